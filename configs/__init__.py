@@ -1,0 +1,1 @@
+"""The YAML files and the one loader. Imports nothing of ours."""

@@ -1,0 +1,1 @@
+"""Corpora, questions that can be proved, teacher trajectories, training sets."""

@@ -1,0 +1,1 @@
+"""Scores, paired comparisons and reports over finished rollouts."""

@@ -1,0 +1,1 @@
+"""The agent at work: types, models, tools, views, loops, journal. Imports configs only."""

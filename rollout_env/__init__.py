@@ -1,0 +1,1 @@
+"""Problems, the runner, judge and reward. Imports inference and configs."""

@@ -1,0 +1,1 @@
+"""The command line: composes the packages; nothing imports it."""

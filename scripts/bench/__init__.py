@@ -1,0 +1,1 @@
+"""Speed and memory measurements behind make bench."""

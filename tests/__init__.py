@@ -1,0 +1,1 @@
+"""Flat: tests/test_<noun>.py."""

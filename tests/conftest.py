@@ -1,0 +1,29 @@
+"""Environment of every test, set before anything heavy is imported, and the option that turns skips into failures."""
+
+import os
+
+os.environ.update(
+    OMP_NUM_THREADS="1",
+    TOKENIZERS_PARALLELISM="false",
+    HF_HUB_OFFLINE="1",
+    HF_HUB_DISABLE_TELEMETRY="1",
+    HF_DATASETS_OFFLINE="1",
+    TRANSFORMERS_VERBOSITY="error",
+    WANDB_MODE="offline",
+    DO_NOT_TRACK="1",
+)
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fail-on-skip", action="store_true", help="a skipped test makes the run fail")
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if not session.config.getoption("--fail-on-skip") or reporter is None:
+        return
+    skipped = reporter.stats.get("skipped", [])
+    if skipped and exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
