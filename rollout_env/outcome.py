@@ -1,0 +1,39 @@
+"""What became of an episode.
+
+* Every episode has exactly one `Outcome`. Infrastructure failures and judge outages have outcomes of their own, so that
+  neither ever becomes a zero reward or a lost point.
+* `clean` outcomes enter baselines and rewards; the others are counted and shown, never averaged as zeros.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    CORRECT = "correct"
+    """The judge accepted the answer."""
+    INCORRECT = "incorrect"
+    """The judge rejected the answer."""
+    NOT_ATTEMPTED = "not_attempted"
+    """The agent ended without stating an answer, or said that it has none."""
+    LIMIT = "limit"
+    """A limit (turns, tokens, context, time) was reached before an answer was stated."""
+    UNSCORED = "unscored"
+    """An answer was stated and the judge failed: it may yet be scored."""
+    ERRORED = "errored"
+    """Infrastructure failed and retries were spent: it may yet be run."""
+
+    @property
+    def clean(self) -> bool:
+        """Says something about the agent: may earn a reward and stand in a baseline."""
+        return self not in (Outcome.UNSCORED, Outcome.ERRORED)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a judge said of one answer."""
+
+    correct: bool
+    judge: str
+    """Name of the judge; results of different judges are not compared."""
+    reason: str = ""
