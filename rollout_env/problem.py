@@ -50,7 +50,7 @@ class Provenance:
     world: str = ""
     """Name of the corpus the question was made over."""
     tree: Any = None
-    """The reasoning tree as plain JSON; None where there is none. It leads to the gold answer: never shown to an agent."""
+    """The reasoning tree as plain JSON; None where there is none. It gives the answer away: no agent may see it."""
     hops: int | None = None
     """Facts on the longest path from a leaf to the answer."""
     breadth: int | None = None
@@ -121,7 +121,9 @@ def _parse(line: str, where: str) -> Problem:
     except json.JSONDecodeError as error:
         raise InputError(f"{where}: not a JSON object: {error.msg} at column {error.colno}") from error
     if not isinstance(row, dict) or row.get("kind") != KIND or "data" not in row:
-        raise InputError(f'{where}: not a problem: expected {{"schema": 1, "kind": "problem", "key": ..., "data": ...}}')
+        raise InputError(
+            f'{where}: not a problem: expected an object with "schema", "kind": "problem", "key" and "data"'
+        )
     if row.get("schema") != SCHEMA:
         raise InputError(f"{where}: schema {row.get('schema')!r} is not one this version reads ({SCHEMA})")
     try:
