@@ -1,0 +1,77 @@
+"""Whose folder is this: every command that writes one claims it first, so no run overwrites another.
+
+* A new or empty folder is claimed by `run.json` (kind, config hash, version, start), then gets `config.yaml`.
+* A folder claimed by the same kind and config is resumed. Any other content is an `InputError`; nothing is touched.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from configs import __version__
+from configs.errors import InputError
+from configs.loader import content_hash, save_resolved
+
+_CLAIM = "run.json"
+_PARTIAL = f".{_CLAIM}.tmp"
+_HINT = "choose another --out"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    path: Path
+    kind: str
+    config_hash: str
+    resumed: bool
+    """The folder was claimed before by the same kind and config: go on where it stopped."""
+
+
+def open_run(out: Path, kind: str, config: BaseModel) -> RunFolder:
+    """Claim `out`, or resume it. Raises InputError when it is another run's, not a folder, or not writable."""
+    digest = content_hash(config)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        resumed = _is_mine(out, kind, digest)
+        if not resumed:
+            _write_claim(out, {"schema": 1, "kind": kind, "config": digest, "version": __version__, "started": _now()})
+        if not (out / "config.yaml").exists():
+            save_resolved(config, out / "config.yaml")
+    except (FileExistsError, NotADirectoryError) as error:
+        raise InputError(f"{out}: not a folder: {_HINT}") from error
+    except PermissionError as error:
+        raise InputError(f"{out}: no permission to write there: {_HINT}") from error
+    return RunFolder(out, kind, digest, resumed)
+
+
+def _is_mine(out: Path, kind: str, digest: str) -> bool:
+    if not (out / _CLAIM).exists():
+        if any(entry.name != _PARTIAL for entry in out.iterdir()):
+            raise InputError(f"{out}: holds files that are not a run: {_HINT}")
+        return False
+    claim = _read_claim(out / _CLAIM)
+    if (claim["kind"], claim["config"]) != (kind, digest):
+        raise InputError(f"{out}: holds another run (kind {claim['kind']}, config {claim['config']}): {_HINT}")
+    return True
+
+
+def _read_claim(path: Path) -> dict[str, Any]:
+    try:
+        claim = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON: {_HINT}") from error
+    if not isinstance(claim, dict) or not {"kind", "config"} <= claim.keys():
+        raise InputError(f"{path}: names no kind and config: {_HINT}")
+    return claim
+
+
+def _write_claim(out: Path, claim: dict[str, Any]) -> None:
+    (out / _PARTIAL).write_text(json.dumps(claim, indent=1) + "\n", encoding="utf-8")
+    (out / _PARTIAL).replace(out / _CLAIM)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
