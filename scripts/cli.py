@@ -1,0 +1,227 @@
+"""The command line: `COMMANDS` says what each command takes, `main` runs one and turns errors into exit codes.
+
+* Parse first, import after: until a command line is known to be good nothing but the standard library is imported, then
+  `scripts.commands.<command>`, whose `run(args: argparse.Namespace) -> int` does the work.
+* Every command takes `-c/--config FILE` (repeatable) and any number of `key.path=value` overrides, before, between or
+  after its options: `args.config: list[str]`, `args.overrides: list[str]`, both for `configs.loader.load`.
+* Exit codes: 0 done; 1 the run failed; 2 bad usage or input; 130 interrupted. A failure that is no bug of ours is one
+  plain line on stderr.
+"""
+
+import argparse
+import errno
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NoReturn
+
+from configs import __version__
+from configs.errors import MissingExtraError, ProofhoundError, UsageError
+
+TRAIN_EXTRA = {"accelerate", "datasets", "deepspeed", "peft", "torch", "transformers", "trl", "wandb"}
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of `argparse.ArgumentParser.add_argument`."""
+
+    names: tuple[str, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    summary: str
+    arguments: tuple[Argument, ...]
+
+
+def _argument(*names: str, **options: Any) -> Argument:
+    return Argument(names, options)
+
+
+def _choice(name: str, *values: str, text: str) -> Argument:
+    """A positional argument that is one of `values`; another word is answered with the closest."""
+
+    def parse(word: str) -> str:
+        if word not in values:
+            raise argparse.ArgumentTypeError(f"no {name} {word!r}{_closest(word, values)}")
+        return word
+
+    return _argument(name, metavar="|".join(values), type=parse, help=text)
+
+
+def _out(default: str | None = None) -> Argument:
+    text = f"run folder (default: {default})" if default else "run folder"
+    return _argument("--out", type=Path, metavar="DIR", required=default is None, default=default, help=text)
+
+
+CONFIG = _argument("-c", "--config", action="append", default=[], metavar="FILE", help="YAML; repeat to merge")
+SEED = _argument("--seed", type=int, default=0, metavar="N", help="everything drawn follows from it (default: 0)")
+QUICK = _argument("--quick", action="store_true", help="a small version, minutes long")
+AGENT = _argument("-a", "--agent", default="mirothinker", metavar="AGENT", help="packaged agent or YAML file")
+MODEL = _argument(
+    "--model",
+    type=Path,
+    metavar="DIR",
+    help="checkpoint folder to serve in this process; without it the agent's configured endpoint is asked",
+)
+CORPUS = _argument("--corpus", type=Path, metavar="DIR", help="corpus to search; without it the embedded web")
+PROBLEMS = _argument("--problems", type=Path, metavar="FILE", required=True, help="problems.jsonl")
+
+COMMANDS: dict[str, Command] = {
+    "demo": Command(
+        "the whole pipeline on the embedded default, with a report",
+        (CONFIG, _out("runs/demo"), SEED, QUICK),
+    ),
+    "corpus": Command(
+        "documents and their link graph from SOURCE: factbook, world (generated), or pages.jsonl",
+        (_choice("action", "build", text="what to do"), _argument("source", metavar="SOURCE"), CONFIG, _out(), SEED),
+    ),
+    "synth": Command(
+        "questions that can be proved: problems, rejections and a report",
+        (
+            _choice("method", "corpus", "webhop", text="which generator"),
+            _argument("--corpus", type=Path, metavar="DIR", required=True, help="corpus to ask about"),
+            CONFIG,
+            _out(),
+            SEED,
+        ),
+    ),
+    "data": Command(
+        "training sets from problems and episodes",
+        (
+            _choice("kind", "midtrain", "sft", "pairs", text="which training set"),
+            _argument("--episodes", type=Path, metavar="DIR", required=True, help="run folder of rollouts"),
+            _argument("--problems", type=Path, metavar="FILE", help="problems.jsonl; gold to tell right from wrong"),
+            CONFIG,
+            _out(),
+            SEED,
+        ),
+    ),
+    "train": Command(
+        "one stage; torchrun, accelerate and deepspeed launch the same module",
+        (_choice("stage", "mid", "sft", "dpo", "grpo", text="which stage"), CONFIG, _out(), SEED),
+    ),
+    "rollout": Command(
+        "episodes of an agent on problems",
+        (
+            PROBLEMS,
+            AGENT,
+            MODEL,
+            CORPUS,
+            _argument("--samples", type=int, default=1, metavar="N", help="episodes a problem (default: 1)"),
+            _argument("--concurrency", type=int, default=8, metavar="N", help="episodes at a time (default: 8)"),
+            CONFIG,
+            _out(),
+            SEED,
+        ),
+    ),
+    "ask": Command(
+        "one answer, with its evidence",
+        (_argument("question", metavar="QUESTION"), AGENT, MODEL, CORPUS, CONFIG, SEED),
+    ),
+    "eval": Command(
+        "episodes, scores and a report on a benchmark",
+        (
+            _argument("benchmark", metavar="BENCHMARK", help="problems.jsonl"),
+            AGENT,
+            MODEL,
+            CORPUS,
+            _argument("--k", type=int, default=1, metavar="N", help="episodes a problem (default: 1)"),
+            _argument("--concurrency", type=int, default=8, metavar="N", help="episodes at a time (default: 8)"),
+            CONFIG,
+            _out(),
+            SEED,
+        ),
+    ),
+    "study": Command(
+        "a resumable experiment: arms and seeds into one table",
+        (_choice("name", "stages", text="which study"), CONFIG, _out(), SEED, QUICK),
+    ),
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.prog}: {' '.join(message.split())} (see {self.prog} --help)")
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The arguments of one command, `args.command` among them. Raises UsageError; `--help` exits with 0."""
+    name = argv[0] if argv else "--help"
+    if name in ("-h", "--help"):
+        print(_overview())
+        raise SystemExit(0)
+    if name == "--version":
+        print(f"proofhound {__version__}")
+        raise SystemExit(0)
+    if name not in COMMANDS:
+        raise UsageError(f"proofhound: no command {name!r}{_closest(name, COMMANDS)} (see proofhound --help)")
+    command = COMMANDS[name]
+    parser = _Parser(prog=f"proofhound {name}", description=command.summary, allow_abbrev=False)
+    for argument in command.arguments:
+        parser.add_argument(*argument.names, **argument.options)
+    parser.add_argument(
+        "overrides", nargs="*", default=[], metavar="key.path=value", help="YAML values, set over the files"
+    )
+    return parser.parse_intermixed_args(list(argv[1:]), argparse.Namespace(command=name))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    # trl reports each trainer it starts to its makers unless told not to.
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    try:
+        return _run(parse(sys.argv[1:] if argv is None else argv))
+    except UsageError as error:
+        return _fail(str(error), 2)
+    except ProofhoundError as error:
+        return _fail(str(error), 1)
+    except KeyboardInterrupt:
+        return _fail("interrupted; the same command goes on where it stopped", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter fails again at exit
+        return 1
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        return _fail(f"{error.filename or 'disk'}: {error.strerror}; what was written before is kept", 1)
+
+
+def _run(args: argparse.Namespace) -> int:
+    try:
+        handler = importlib.import_module(f"scripts.commands.{args.command}")
+        code: int = handler.run(args)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in TRAIN_EXTRA:
+            raise
+        raise MissingExtraError(
+            f"this needs {missing}, which is not installed: pip install 'proofhound[train]'"
+        ) from error
+    return code
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"error: {message}" if code != 130 else message, file=sys.stderr)
+    return code
+
+
+def _closest(word: str, known: Sequence[str] | dict[str, Command]) -> str:
+    return f"; the closest one is {get_close_matches(word, list(known), n=1, cutoff=0)[0]!r}"
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS)) + 2
+    lines = [f"  {name:{width}}{command.summary}" for name, command in COMMANDS.items()]
+    head = "usage: proofhound COMMAND [ARGUMENTS] [key.path=value ...]\n\ncommands:\n"
+    tail = "\n\nproofhound COMMAND --help tells a command's arguments; proofhound --version the version."
+    return head + "\n".join(lines) + tail
+
+
+if __name__ == "__main__":
+    sys.exit(main())
