@@ -10,15 +10,14 @@
 
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from configs.schema import Config
 from inference.types import Episode
 from rollout_env.outcome import Outcome
 
 
-class RewardConfig(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
+class RewardConfig(Config):
     correct: float = Field(default=1.0, ge=0)
     """α_c, what a correct answer earns."""
     format: float = Field(default=0.1, ge=0)

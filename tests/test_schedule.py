@@ -114,5 +114,5 @@ def test_it_halts_when_nothing_works_and_not_while_something_does():
 
 @pytest.mark.parametrize("event", [Finished(Rollout(0, 0)), Failed(Rollout(0, 0)), Updated()])
 def test_an_event_that_cannot_have_happened_is_refused(event):
-    with pytest.raises(ValueError, match="running|under way"):
+    with pytest.raises(ValueError, match=r"running|under way"):
         Scheduler(retries=0).handle(event)
