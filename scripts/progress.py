@@ -18,6 +18,8 @@ from typing import Protocol, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+_TAIL = "{task.fields[tail]}"
+
 
 class Bar(Protocol):
     def advance(self, n: int = 1, note: str = "") -> None:
@@ -43,9 +45,9 @@ def progress(
         try:
             yield lines
         finally:
-            lines.write()
+            lines.close()
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), _Note())
+    columns = (_plain("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), _plain(_TAIL))
     with Progress(*columns, console=Console(file=stream)) as live:
         yield _Live(live, live.add_task(label, total=total, completed=done, tail=""), pace)
 
@@ -84,6 +86,7 @@ class _Lines:
     every: float
     note: str = ""
     due: float = 0.0
+    written: int = -1
 
     def __post_init__(self) -> None:
         self.write()
@@ -94,7 +97,12 @@ class _Lines:
         if self.pace.elapsed >= self.due:
             self.write()
 
+    def close(self) -> None:
+        if self.written != self.pace.done:
+            self.write()
+
     def write(self) -> None:
+        self.written = self.pace.done
         self.due = self.pace.elapsed + self.every
         of = f"/{self.pace.total}" if self.pace.total is not None else ""
         parts = [
@@ -104,11 +112,6 @@ class _Lines:
             self.note,
         ]
         print(" · ".join(part for part in parts if part), file=self.stream, flush=True)
-
-
-class _Note(TextColumn):
-    def __init__(self) -> None:
-        super().__init__("{task.fields[tail]}", markup=False)
 
 
 @dataclass(slots=True)
@@ -123,6 +126,10 @@ class _Live:
         self.note = note or self.note
         tail = " · ".join(part for part in (_left(self.pace), self.note) if part)
         self.live.update(self.task, advance=n, tail=tail)
+
+
+def _plain(template: str) -> TextColumn:
+    return TextColumn(template, markup=False)
 
 
 def _left(pace: Pace) -> str:
