@@ -1,7 +1,8 @@
 """Words and sentences of plain text, and which sentences a query is about.
 
 * `words` folds case, accents and compatibility forms, keeps letters and digits, drops digit-group commas ("2,381,741"
-  is one word) and takes the plural ending off (Harman's S-stemmer), the same for pages and queries. ".dz" is "dz".
+  is one word) and takes the plural ending off (Harman's S-stemmer), the same for pages and queries. A code such as ".dz"
+  keeps its dot, so ".be" is not the word "be".
 * `sentences` cuts at line ends and after ".", "!", "?" (and their CJK forms), never after an initial or a common
   abbreviation.
 * `best_sentences` is lexical and deterministic: equal relevance goes to the earlier sentence.
@@ -14,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
-_WORD = re.compile(r"\d+(?:[.,]\d+)*(?![^\W_])|[^\W_]+")
+_WORD = re.compile(r"(?<![^\s(\"'])\.[a-z]{2,3}(?![^\W_])|\d+(?:[.,]\d+)*(?![^\W_])|[^\W_]+")
 _POSSESSIVE = re.compile(r"['\u2019]s\b")
 _END = re.compile(r"(?:(?<=[.!?])[\"'\u201d\u2019)\]]?\s+(?=[\"'\u201c\u2018(\[]?[^\W_a-z])|(?<=[\u3002\uff01\uff1f]))")
 _ABBREVIATION = re.compile(
@@ -39,7 +40,7 @@ def words(text: str) -> list[str]:
 def _stem(word: str) -> str:
     if word[0].isdigit():
         return word.replace(",", "")
-    if len(word) < 4 or word[-1] != "s":
+    if len(word) < 4 or word[-1] != "s" or word[0] == ".":
         return word
     if word.endswith("ies") and word[-4] not in "ea":
         return word[:-3] + "y"
@@ -54,7 +55,8 @@ def content_words(text: str) -> list[str]:
     return sorted(found - _STOP or found)
 
 
-def sentences(text: str) -> list[str]:
+@lru_cache(maxsize=1 << 12)
+def sentences(text: str) -> tuple[str, ...]:
     """The sentences of `text` in order, each stripped, none empty."""
     found: list[str] = []
     for line in text.split("\n"):
@@ -65,7 +67,7 @@ def sentences(text: str) -> list[str]:
             found.append(line[start : end.end()].strip())
             start = end.end()
         found.append(line[start:].strip())
-    return [sentence for sentence in found if sentence]
+    return tuple(sentence for sentence in found if sentence)
 
 
 def best_sentences(query: str, candidates: Sequence[str], limit: int) -> list[str]:
@@ -76,12 +78,17 @@ def best_sentences(query: str, candidates: Sequence[str], limit: int) -> list[st
     if len(candidates) <= limit:
         return list(candidates)
     wanted = content_words(query)
-    held = [set(words(candidate)).intersection(wanted) for candidate in candidates]
+    held = [_word_set(candidate).intersection(wanted) for candidate in candidates]
     spread = Counter(word for hold in held for word in hold)
     rarity = {word: math.log(1 + len(candidates) / count) for word, count in spread.items()}
     scores = [sum(rarity[word] for word in sorted(hold)) for hold in held]
     ranked = sorted(range(len(candidates)), key=lambda i: (-scores[i], i))
     return [candidates[i] for i in sorted(ranked[:limit])]
+
+
+@lru_cache(maxsize=1 << 14)
+def _word_set(sentence: str) -> frozenset[str]:
+    return frozenset(words(sentence))
 
 
 def shorten(text: str, limit: int) -> str:
