@@ -23,7 +23,7 @@ _TAGS = (("null", _NULL), ("bool", _BOOL), ("int", _INT), ("float", _FLOAT))  # 
 
 
 class _Loader(yaml.SafeLoader):
-    yaml_implicit_resolvers = {None: [(f"tag:yaml.org,2002:{tag}", regexp) for tag, regexp in _TAGS]}  # noqa: RUF012
+    yaml_implicit_resolvers = {None: [(f"tag:yaml.org,2002:{tag}", regexp) for tag, regexp in _TAGS]}
 
 
 class _Dumper(yaml.SafeDumper):

@@ -13,7 +13,7 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -175,39 +175,46 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     # trl reports each trainer it starts to its makers unless told not to.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    return exit_code(lambda: _run(parse(sys.argv[1:] if argv is None else argv)))
+
+
+def exit_code(action: Callable[[], int]) -> int:
+    """What `action` returns, or the code of the failure it met, told in one line on stderr. Bugs pass through."""
     try:
-        return _run(parse(sys.argv[1:] if argv is None else argv))
+        return action()
     except UsageError as error:
-        return _fail(str(error), 2)
+        return _fail(f"error: {error}", 2)
     except ProofhoundError as error:
-        return _fail(str(error), 1)
+        return _fail(f"error: {error}", 1)
     except KeyboardInterrupt:
         return _fail("interrupted; the same command goes on where it stopped", 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter fails again at exit
         return 1
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        return _fail(f"{error.filename or 'disk'}: {error.strerror}; what was written before is kept", 1)
-
-
-def _run(args: argparse.Namespace) -> int:
-    try:
-        handler = importlib.import_module(f"scripts.commands.{args.command}")
-        code: int = handler.run(args)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in TRAIN_EXTRA:
             raise
-        raise MissingExtraError(
-            f"this needs {missing}, which is not installed: pip install 'proofhound[train]'"
-        ) from error
+        return _fail(f"error: {_missing_extra(missing)}", 2)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"error: {where}{error.strerror}; what was written before is kept", 1)
+
+
+def _run(args: argparse.Namespace) -> int:
+    handler = importlib.import_module(f"scripts.commands.{args.command}")
+    code: int = handler.run(args)
     return code
 
 
-def _fail(message: str, code: int) -> int:
-    print(f"error: {message}" if code != 130 else message, file=sys.stderr)
+def _missing_extra(module: str) -> MissingExtraError:
+    return MissingExtraError(f"this needs {module}, which is not installed: pip install 'proofhound[train]'")
+
+
+def _fail(line: str, code: int) -> int:
+    print(line, file=sys.stderr)
     return code
 
 

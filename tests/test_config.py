@@ -140,7 +140,10 @@ def test_a_missing_file_and_a_wrong_variable_are_named(tmp_path: Path):
 
 
 def test_no_value_that_may_be_secret_is_repeated():
-    for override in ("web={kind: remote, url: h, api_key: sk-123}", "web={kind: remote, url: h, api_key_env: [sk-123]}"):
+    for override in (
+        "web={kind: remote, url: h, api_key: sk-123}",
+        "web={kind: remote, url: h, api_key_env: [sk-123]}",
+    ):
         with pytest.raises(ConfigError) as caught:
             load(Demo, [], [override], {})
         assert "sk-123" not in str(caught.value)
@@ -185,7 +188,7 @@ def test_a_run_folder_is_claimed_once(tmp_path: Path):
     assert open_run(out, "sft", Demo()).resumed
     assert load(Demo, [out / "config.yaml"], environ={}) == Demo()
     for kind, config in (("dpo", Demo()), ("sft", Demo(k=1))):
-        with pytest.raises(InputError, match="holds another run .kind sft, .*choose another --out"):
+        with pytest.raises(InputError, match=r"holds another run \(kind sft, .*choose another --out"):
             open_run(out, kind, config)
     assert (out / "log.txt").read_text(encoding="utf-8") == "kept"
 
