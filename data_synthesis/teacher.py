@@ -72,7 +72,7 @@ class Teacher:
 
 def turn_after(tree: Variable, observations: Iterable[str], seed: str, detour: float) -> Turn:
     """The teacher's next turn when `observations` are what its calls gave so far."""
-    course = _Course(random.Random(seed), detour).run(tree)
+    course = Course(random.Random(seed), detour).run(tree)
     try:
         turn = next(course)
         for observation in observations:
@@ -132,7 +132,7 @@ def _start(variable: Variable) -> tuple[Edge, list[Edge]]:
     return ordered[0], ordered[1:]
 
 
-class _Course:
+class Course:
     """The reasoning over one question: yields turns, is sent observations."""
 
     def __init__(self, rng: random.Random, detour: float) -> None:
