@@ -134,7 +134,7 @@ def display_name(relation: str, name: str) -> str:
     if kind in ("summit", "basin"):
         name = name.split("/")[0]
     if kind == "anthem":
-        name = name.replace("`", "'").rstrip("!?").strip()
+        name = name.replace("`", "'").rstrip("!?").replace("! ", ", ")
     return name if kind == "code" else name[0].upper() + name[1:]
 
 
