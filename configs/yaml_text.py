@@ -54,6 +54,13 @@ def _float(loader: _Loader, node: yaml.ScalarNode) -> float:
     return float(re.sub(r"\.(?=[iInN])", "", node.value))
 
 
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    # PyYAML folds these line breaks away unless they are escaped, which it does in double quotes only.
+    style = '"' if re.search("[\x85\u2028\u2029]", text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_Dumper.add_representer(str, _text)
 for _tag, _construct in (("map", _mapping), ("seq", _sequence), ("int", _int), ("float", _float)):
     _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _construct)
 

@@ -12,6 +12,7 @@ from configs.errors import ConfigError, InputError
 from configs.loader import PACKAGED, content_hash, load, resolve, save_resolved
 from configs.run_folder import open_run
 from configs.schema import Config
+from inference.web.config import WebChoice
 
 
 class Mode(StrEnum):
@@ -47,7 +48,9 @@ class Demo(Config):
     webs: tuple[Web, ...] = ()
 
 
-SCHEMAS: dict[str, type[BaseModel]] = {}
+SCHEMAS: dict[str, type[BaseModel]] = {
+    "tools": WebChoice,
+}
 """Folder under configs/ -> the schema each of its YAML files loads with."""
 
 
