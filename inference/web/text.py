@@ -1,8 +1,8 @@
 """Words and sentences of plain text, and which sentences a query is about.
 
 * `words` folds case, accents and compatibility forms, keeps letters and digits, drops digit-group commas ("2,381,741"
-  is one word) and takes the plural ending off (Harman's S-stemmer), the same for pages and queries. A code such as ".dz"
-  keeps its dot, so ".be" is not the word "be".
+  is one word) and takes the plural ending off (Harman's S-stemmer), the same for pages and queries. A code such as
+  ".dz" keeps its dot, so ".be" is not the word "be".
 * `sentences` cuts at line ends and after ".", "!", "?" (and their CJK forms), never after an initial or a common
   abbreviation.
 * `best_sentences` is lexical and deterministic: equal relevance goes to the earlier sentence.
