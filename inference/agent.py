@@ -3,11 +3,24 @@
 The config holds every constant of the dual loop; `configs/agents/*.yaml` hold the presets.
 """
 
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
 
+from configs.errors import ConfigError
+from configs.loader import content_hash
 from configs.schema import Config
+from inference.journal import EpisodeLog, Journal
+from inference.llm.protocol import LLM, Sampling, ToolSpec
+from inference.react import Limits, ReAct, Setup
+from inference.tools.protocol import Tool
+from inference.tries import run_tries
+from inference.types import Episode, EpisodeKey, Node, Question, Role
+from inference.view import WindowView
 
 
 class ViewConfig(Config):
@@ -35,7 +48,7 @@ class AgentConfig(Config):
     tools: tuple[str, ...]
     """Names of the tools the agent has, in the order they are described."""
     tool_docs: Literal["signatures", "schemas"] = "signatures"
-    """How `{tools}` describes a tool: one short line, or its JSON schema."""
+    """How `{tools}` describes them: names with their required arguments, or JSON schemas."""
     calls: Literal["text", "native"] = "text"
     """Calls are written in the text in the Hermes form, or left to an endpoint that parses them itself."""
     view: ViewConfig = ViewConfig()
@@ -56,3 +69,78 @@ class AgentConfig(Config):
     """Longest one tool call may take; longer ones count as an unavailable tool."""
     final_prompt: str | None = None
     """What the last try, run out, is asked before its one forced answer turn. None: no such turn."""
+
+
+class Agent:
+    """An agent ready to run; one instance serves any number of episodes at once."""
+
+    def __init__(
+        self, config: AgentConfig, llm: LLM, tools: Sequence[Tool], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`tools` may hold more than the config names. Raises ConfigError when one it names is missing."""
+        self.config = config
+        chosen = _chosen(config, tools)
+        sampling = config.sampling
+        self._setup = Setup(
+            llm,
+            chosen,
+            Limits(
+                max_turns=config.max_turns,
+                max_format_errors=config.max_format_errors,
+                context_tokens=config.context_tokens,
+                episode_tokens=config.episode_tokens,
+                deadline_seconds=config.deadline_seconds,
+                tool_seconds=config.tool_seconds,
+            ),
+            view=WindowView(config.view.window, config.view.cut, config.view.slack),
+            sampling=Sampling(sampling.temperature, sampling.top_p, sampling.max_tokens),
+            native=config.calls == "native",
+            clock=clock,
+        )
+        self._system = Node(Role.SYSTEM, system_text(config, [tool.spec for tool in chosen.values()]))
+        self._meta = {"agent": config.name, "config": content_hash(config)}
+
+    async def run(self, question: Question, key: EpisodeKey, journal: Journal | None = None) -> Episode:
+        """One episode. With a journal it goes on from what is committed there. Raises StorageError, UsageError."""
+        react = ReAct(self._setup, key, EpisodeLog(journal, key))
+        episode = await run_tries(
+            react,
+            key,
+            self.opening(question),
+            max_retries=self.config.max_retries,
+            final_prompt=self.config.final_prompt,
+        )
+        return replace(episode, meta=dict(self._meta))
+
+    def opening(self, question: Question) -> tuple[Node, ...]:
+        """The nodes every try starts from."""
+        attached = "".join(f"\n- {path}" for path in question.attachments)
+        text = question.text + (f"\n\nAttached files:{attached}" if attached else "")
+        return (self._system, Node(Role.USER, text))
+
+
+def system_text(config: AgentConfig, specs: Sequence[ToolSpec]) -> str:
+    """The system prompt with its tools described."""
+    return config.system_prompt.replace("{tools}", tool_docs(config.tool_docs, specs)).strip()
+
+
+def tool_docs(form: Literal["signatures", "schemas"], specs: Sequence[ToolSpec]) -> str:
+    """Names with their required arguments, in one line; or one JSON object a tool, a line each."""
+    if form == "signatures":
+        return ", ".join(f"{spec.name}({', '.join(spec.parameters.get('required', ()))})" for spec in specs)
+    return "\n".join(
+        json.dumps(
+            {"name": spec.name, "description": spec.description, "parameters": spec.parameters}, ensure_ascii=False
+        )
+        for spec in specs
+    )
+
+
+def _chosen(config: AgentConfig, tools: Sequence[Tool]) -> dict[str, Tool]:
+    offered = {tool.spec.name: tool for tool in tools}
+    missing = [name for name in config.tools if name not in offered]
+    if missing:
+        raise ConfigError(
+            f"agent {config.name}: no tool {', '.join(missing)}; there are: {', '.join(sorted(offered)) or 'none'}"
+        )
+    return {name: offered[name] for name in config.tools}

@@ -10,7 +10,7 @@ an error: its `finish` says so.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from inference.types import Finish, Node, ToolCall, Usage
 
@@ -76,4 +76,13 @@ class TokenCompletion:
 class TokenEngine(Protocol):
     async def generate(self, prompt_ids: Sequence[int], sampling: Sampling) -> TokenCompletion:
         """Token ids in, token ids out. Raises LLMError or ContextOverflow."""
+        ...
+
+
+@runtime_checkable
+class PromptCounter(Protocol):
+    """An LLM that knows the size of a prompt before it is sent; with one, the loop checks the context itself."""
+
+    def count(self, prompt: Prompt) -> int:
+        """Tokens of the prompt."""
         ...
