@@ -62,14 +62,16 @@ def _out(default: str | None = None) -> Argument:
 CONFIG = _argument("-c", "--config", action="append", default=[], metavar="FILE", help="YAML; repeat to merge")
 SEED = _argument("--seed", type=int, default=0, metavar="N", help="everything drawn follows from it (default: 0)")
 QUICK = _argument("--quick", action="store_true", help="a small version, minutes long")
-AGENT = _argument("-a", "--agent", default="mirothinker", metavar="AGENT", help="packaged agent or YAML file")
+AGENT = _argument("-a", "--agent", default="embedded", metavar="AGENT", help="packaged agent or YAML file")
 MODEL = _argument(
     "--model",
     type=Path,
     metavar="DIR",
-    help="checkpoint folder to serve in this process; without it the agent's configured endpoint is asked",
+    help="checkpoint folder to serve in this process; without it the endpoint that the config names is asked",
 )
-CORPUS = _argument("--corpus", type=Path, metavar="DIR", help="corpus to search; without it the embedded web")
+CORPUS = _argument(
+    "--corpus", type=Path, metavar="DIR", help="corpus to search; without it the web that the config names"
+)
 PROBLEMS = _argument("--problems", type=Path, metavar="FILE", required=True, help="problems.jsonl")
 
 COMMANDS: dict[str, Command] = {

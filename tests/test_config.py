@@ -12,6 +12,7 @@ from configs.errors import ConfigError, InputError
 from configs.loader import PACKAGED, content_hash, load, resolve, save_resolved
 from configs.run_folder import open_run
 from configs.schema import Config
+from inference.agent import AgentConfig
 from inference.web.config import WebChoice
 
 
@@ -49,6 +50,7 @@ class Demo(Config):
 
 
 SCHEMAS: dict[str, type[BaseModel]] = {
+    "agents": AgentConfig,
     "tools": WebChoice,
 }
 """Folder under configs/ -> the schema each of its YAML files loads with."""
