@@ -1,0 +1,208 @@
+"""The trainer under all four stages: `transformers.Trainer` fed with whole micro-batches.
+
+* Its data is a plan: item i is micro-batch i. Order, size and number of the micro-batches are fixed before the first
+  step, so a resumed run sees what an uninterrupted one would have seen.
+* Every loss is a sum over the micro-batch divided by counts of the whole optimizer step (`denominators`, summed over
+  micro-batches and processes). How a step is cut into micro-batches or processes does not change its gradient.
+* A gradient that is not finite, or larger than the config's limit, ends the run (`RunFailed`) before the step is taken.
+* A checkpoint counts once it is whole: its last file is a mark. One cut short by a crash is not resumed from.
+* One metrics record a step; its extra values are means over the step on the main process.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+from transformers import PrinterCallback, Trainer, TrainingArguments
+
+from configs.errors import RunFailed, StorageError, boundary
+from training.checkpoint import ExpertSafeTrainerMixin
+from training.metrics import Metrics
+from training.scorer import Scores
+from training.train_config import StageConfig
+
+Progress = Callable[[int, int, Mapping[str, float]], None]
+"""Called after each optimizer step: steps done, steps in all, the step's metrics."""
+
+COMPLETE = "complete"
+"""The mark of a whole checkpoint."""
+
+
+class Objective(NamedTuple):
+    loss: Tensor
+    """Scalar: this micro-batch's part of the step's loss, before the balancing loss."""
+    metrics: dict[str, float]
+    """Parts that add up over the micro-batches of the step."""
+
+
+class Plan(Dataset[Any]):
+    """Micro-batch i of a run is `make(i)`."""
+
+    def __init__(self, length: int, make: Callable[[int], Mapping[str, Tensor]]) -> None:
+        self._length = length
+        self._make = make
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Mapping[str, Tensor]:
+        return self._make(index)
+
+
+class StageTrainer(ExpertSafeTrainerMixin, Trainer):
+    """Subclasses give `denominators` and `objective`."""
+
+    loss_is_scaled_for_ga = True
+    """Told to the base class: the loss is divided by the step's counts already."""
+
+    def __init__(
+        self,
+        config: StageConfig,
+        model: Any,
+        plan: Plan,
+        folder: Path,
+        metrics: Metrics,
+        *,
+        steps: int,
+        accumulate: int = 1,
+        progress: Progress | None = None,
+    ) -> None:
+        super().__init__(
+            model=model,
+            args=_arguments(config, folder, steps, accumulate),
+            train_dataset=plan,
+            data_collator=_only_item,
+        )
+        self.remove_callback(PrinterCallback)
+        self._config = config
+        self._metrics = metrics
+        self._progress = progress
+        self._sums: dict[str, float] = {}
+        self._ticked = time.monotonic()
+
+    # ---- what a stage defines ----
+
+    def denominators(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """[k]: this micro-batch's share of each count the step's loss is divided by."""
+        raise NotImplementedError
+
+    def objective(self, model: Any, batch: Mapping[str, Tensor], totals: Tensor) -> tuple[Objective, Scores]:
+        """The loss of one micro-batch, given the step's counts [k]."""
+        raise NotImplementedError
+
+    # ---- the base class's hooks ----
+
+    def get_batch_samples(
+        self, epoch_iterator: Any, num_batches: int, device: torch.device
+    ) -> tuple[list[Any], Tensor | None]:
+        batches = list(islice(epoch_iterator, num_batches))
+        if not batches:
+            return batches, None
+        totals = sum(self.denominators(batch) for batch in batches).to(device)  # type: ignore[union-attr]
+        if self.args.world_size > 1:
+            totals = self.accelerator.gather(totals[None]).sum(0)
+        return batches, totals
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Tensor:
+        objective, scores = self.objective(model, inputs, num_items_in_batch)
+        self.tally(objective.metrics | {"tokens": float(inputs["attention_mask"].sum())})
+        # Gradients are averaged over processes, while the parts of the loss add up.
+        loss: Tensor = objective.loss * self.accelerator.num_processes
+        if scores.balance is not None:
+            share = 1.0 / self.current_gradient_accumulation_steps
+            loss = loss + self._config.router_balance * share * scores.balance
+        return loss
+
+    def score(self, model: Any, batch: Mapping[str, Tensor], *, entropy: bool = False, train: bool = True) -> Scores:
+        """Scores of the batch's trained tokens under `model`; `train` asks for the balancing loss too."""
+        scores: Scores = model(
+            input_ids=batch["input_ids"],
+            attention_mask=batch["attention_mask"],
+            trained=batch["trained"],
+            entropy=entropy,
+            balance=train and self._config.router_balance > 0,
+        )
+        return scores
+
+    def tally(self, parts: Mapping[str, float]) -> None:
+        """Add to the step's metrics."""
+        for name, part in parts.items():
+            self._sums[name] = self._sums.get(name, 0.0) + part
+
+    def _clip_grad_norm(self, model: Any) -> Any:
+        norm = super()._clip_grad_norm(model)
+        value, limit = float(norm), self._config.optimizer.stop_above
+        step = self.state.global_step + 1
+        if not torch.isfinite(torch.tensor(value)):
+            raise RunFailed(f"step {step}: the gradient is not finite; nothing of this step was applied")
+        if limit is not None and value > limit:
+            raise RunFailed(f"step {step}: gradient norm {value:.3g} is above the limit of {limit:g}")
+        return norm
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        if "loss" not in logs:  # the base class's summary of the whole run
+            return
+        now = time.monotonic()
+        values = {"loss": logs["loss"], "grad_norm": float(logs["grad_norm"]), "lr": logs["learning_rate"]}
+        values |= self._sums | {"seconds": now - self._ticked}
+        self._sums, self._ticked = {}, now
+        self.callback_handler.on_log(self.args, self.state, self.control, dict(values))
+        if self.is_world_process_zero():
+            self._metrics.append(self.state.global_step, values)
+            if self._progress:
+                self._progress(self.state.global_step, self.state.max_steps, values)
+
+    def floating_point_ops(self, inputs: Any) -> int:
+        """Not counted: the base class's estimate is wrong for mixtures of experts."""
+        return 0
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+        with boundary(StorageError, f"{folder}: cannot write the checkpoint"):
+            super()._save_checkpoint(model, trial)
+            self.accelerator.wait_for_everyone()
+            if self.args.should_save:
+                (folder / COMPLETE).touch()
+
+
+def _only_item(items: Sequence[Any]) -> Any:
+    """The loader's batches hold one item, which is a micro-batch."""
+    return items[0]
+
+
+def _arguments(config: StageConfig, folder: Path, steps: int, accumulate: int) -> TrainingArguments:
+    optimizer = config.optimizer
+    return TrainingArguments(
+        output_dir=str(folder),
+        seed=config.seed,
+        max_steps=steps,
+        per_device_train_batch_size=1,
+        gradient_accumulation_steps=accumulate,
+        train_sampling_strategy="sequential",
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+        learning_rate=optimizer.lr,
+        lr_scheduler_type=optimizer.schedule if optimizer.schedule != "constant" else "constant_with_warmup",
+        warmup_steps=optimizer.warmup_steps,
+        weight_decay=optimizer.weight_decay,
+        adam_beta1=optimizer.beta1,
+        adam_beta2=optimizer.beta2,
+        adam_epsilon=optimizer.epsilon,
+        max_grad_norm=optimizer.clip,
+        bf16=config.precision == "bf16",
+        activation_checkpointing=config.activation_checkpointing,
+        deepspeed=str(config.deepspeed) if config.deepspeed else None,
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        save_steps=config.save_every,
+        save_total_limit=2,
+        report_to="none",
+        disable_tqdm=True,
+    )
