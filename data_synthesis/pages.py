@@ -96,7 +96,8 @@ def _country_page(facts: FactTable, country: str, seed: int, sites: dict[tuple[s
         if objects:
             lines += states(RELATIONS[name], country, objects, rng)
     topics = [t for t in HOSTS if any(facts.objects(country, r.name) for r in RELATIONS.values() if r.topic == t)]
-    lines.append(f"More on {country}: " + "; ".join(sites[country, t][1] for t in rng.sample(topics, min(3, len(topics)))) + ".")
+    told = rng.sample(topics, min(3, len(topics)))
+    lines.append(f"More on {country}: " + "; ".join(sites[country, t][1] for t in told) + ".")
     links = tuple(address(*sites[country, t]) for t in topics)
     return Page(address(ENCYCLOPAEDIA, country), country, "\n".join(lines), links)
 

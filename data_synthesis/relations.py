@@ -10,7 +10,7 @@ Every subject is a country. `lookup` says how an unknown subject is found from a
     None     only by checking candidates one by one
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 
@@ -21,128 +21,114 @@ class Relation:
     """Which topical site carries it."""
     kind: str
     """What the object is: city, summit, person, country, organisation, value ..."""
-    many: bool
-    """A subject may have several objects; they share one sentence."""
-    lookup: Literal["unique", "listed"] | None
     sentences: tuple[str, ...]
-    inverse_sentences: tuple[str, ...]
-    """On the object's own page. `{s}` may be a list when lookup is `listed`."""
-    former: tuple[str, ...]
+    _: KW_ONLY
     noun: str
     """Noun phrase of the object: "the capital of {s}"."""
     clause: str
     """Relative clause of the subject: "whose capital is {o}"."""
     query: str
     """Search words that, put beside the known name, find the page."""
-    claim: str
+    many: bool = False
+    """A subject may have several objects; they share one sentence."""
+    lookup: Literal["unique", "listed"] | None = None
+    inverse_sentences: tuple[str, ...] = ()
+    """On the object's own page. `{s}` may be a list when lookup is `listed`."""
+    former: tuple[str, ...] = ()
 
-
-def _relation(
-    name: str,
-    topic: str,
-    kind: str,
-    sentences: tuple[str, ...],
-    *,
-    noun: str,
-    clause: str,
-    query: str,
-    many: bool = False,
-    lookup: Literal["unique", "listed"] | None = None,
-    inverse: tuple[str, ...] = (),
-    former: tuple[str, ...] = (),
-) -> Relation:
-    return Relation(
-        name, topic, kind, many, lookup, sentences, inverse, former, noun, clause, query, f"{{s}} {name} {{o}}"
-    )
+    @property
+    def claim(self) -> str:
+        """How evidence words the fact, `{s}` and `{o}` to be filled in."""
+        return f"{{s}} {self.name} {{o}}"
 
 
 RELATIONS: dict[str, Relation] = {
     r.name: r
     for r in (
-        _relation(
+        Relation(
             "capital",
             "cities",
             "city",
             ("The capital of {s} is {o}.", "{s} is governed from its capital {o}.", "{s} has its capital at {o}."),
-            inverse=("{o} is the capital of {s}.", "{o} serves as the capital of {s}."),
+            inverse_sentences=("{o} is the capital of {s}.", "{o} serves as the capital of {s}."),
             former=("Long ago the capital of {s} was {o}.", "{o} was once the capital of {s}."),
             lookup="unique",
             noun="the capital of {s}",
             clause="whose capital is {o}",
             query="capital",
         ),
-        _relation(
+        Relation(
             "highest point",
             "summits",
             "summit",
             ("The highest point of {s} is {o}.", "{s} rises highest at {o}.", "No ground in {s} is higher than {o}."),
-            inverse=("{o} is the highest point of {s}.", "{o} is the top of {s}."),
+            inverse_sentences=("{o} is the highest point of {s}.", "{o} is the top of {s}."),
             former=("{o} was long taken for the highest point of {s}.",),
             lookup="unique",
             noun="the highest point of {s}",
             clause="whose highest point is {o}",
             query="highest point",
         ),
-        _relation(
+        Relation(
             "lowest point",
             "summits",
             "basin",
             ("The lowest point of {s} is {o}.", "{s} sinks lowest at {o}."),
-            inverse=("{o} is the lowest point of {s}.",),
+            inverse_sentences=("{o} is the lowest point of {s}.",),
             former=("Old maps put the lowest point of {s} at {o}.",),
             noun="the lowest point of {s}",
             clause="whose lowest point is {o}",
             query="lowest point",
         ),
-        _relation(
+        Relation(
             "national anthem",
             "anthems",
             "anthem",
             ("The national anthem of {s} is {o}.", "{s} sings {o} as its national anthem."),
-            inverse=("{o} is the national anthem of {s}.",),
+            inverse_sentences=("{o} is the national anthem of {s}.",),
             former=("An older anthem of {s} was {o}.",),
             lookup="unique",
             noun="the national anthem of {s}",
             clause="whose national anthem is {o}",
             query="national anthem",
         ),
-        _relation(
+        Relation(
             "anthem author",
             "anthems",
             "person",
             ("The anthem of {s} was written by {o}.", "Words and music of the anthem of {s} are by {o}."),
-            inverse=("{o} wrote the anthem of {s}.",),
+            inverse_sentences=("{o} wrote the anthem of {s}.",),
             many=True,
             lookup="unique",
             noun="the author of the anthem of {s}",
             clause="whose anthem was written by {o}",
             query="anthem author",
         ),
-        _relation(
+        Relation(
             "chief of state",
             "leaders",
             "person",
             ("The chief of state of {s} is {o}.", "{o} stands at the head of the state of {s}."),
-            inverse=("{o} is the chief of state of {s}.",),
+            inverse_sentences=("{o} is the chief of state of {s}.",),
             former=("A former chief of state of {s} was {o}.",),
             lookup="unique",
             noun="the chief of state of {s}",
             clause="whose chief of state is {o}",
             query="chief of state",
         ),
-        _relation(
+        Relation(
             "head of government",
             "leaders",
             "person",
             ("The head of government of {s} is {o}.", "{o} leads the government of {s}."),
-            inverse=("{o} is the head of government of {s}.",),
+            inverse_sentences=("{o} is the head of government of {s}.",),
             former=("A former head of government of {s} was {o}.",),
             lookup="unique",
             noun="the head of government of {s}",
             clause="whose head of government is {o}",
             query="head of government",
         ),
-        _relation(
+        Relation(
             "borders",
             "borders",
             "country",
@@ -154,7 +140,7 @@ RELATIONS: dict[str, Relation] = {
             clause="that borders {o}",
             query="borders",
         ),
-        _relation(
+        Relation(
             "export partner",
             "trade",
             "country",
@@ -165,7 +151,7 @@ RELATIONS: dict[str, Relation] = {
             clause="that exports mostly to {o}",
             query="export partners",
         ),
-        _relation(
+        Relation(
             "import partner",
             "trade",
             "country",
@@ -176,7 +162,7 @@ RELATIONS: dict[str, Relation] = {
             clause="that imports mostly from {o}",
             query="import partners",
         ),
-        _relation(
+        Relation(
             "language",
             "people",
             "language",
@@ -187,7 +173,7 @@ RELATIONS: dict[str, Relation] = {
             clause="where people speak {o}",
             query="languages",
         ),
-        _relation(
+        Relation(
             "religion",
             "people",
             "value",
@@ -198,12 +184,12 @@ RELATIONS: dict[str, Relation] = {
             clause="where people follow {o}",
             query="religions",
         ),
-        _relation(
+        Relation(
             "member of",
             "unions",
             "organisation",
             ("{s} is a member of {o}.", "{s} belongs to {o}."),
-            inverse=("The members of {o} are {s}.", "{o} unites {s}."),
+            inverse_sentences=("The members of {o} are {s}.", "{o} unites {s}."),
             former=("{s} has left {o}.",),
             many=True,
             lookup="listed",
@@ -211,19 +197,19 @@ RELATIONS: dict[str, Relation] = {
             clause="that is a member of {o}",
             query="members",
         ),
-        _relation(
+        Relation(
             "major urban area",
             "cities",
             "city",
             ("The large cities of {s} are {o}.", "Most townspeople of {s} live in {o}."),
-            inverse=("{o} is a large city in {s}.",),
+            inverse_sentences=("{o} is a large city in {s}.",),
             many=True,
             lookup="unique",
             noun="a large city of {s}",
             clause="whose large cities include {o}",
             query="large cities",
         ),
-        _relation(
+        Relation(
             "internet code",
             "data",
             "code",
@@ -234,7 +220,7 @@ RELATIONS: dict[str, Relation] = {
             clause="whose internet code is {o}",
             query="internet code",
         ),
-        _relation(
+        Relation(
             "natural resource",
             "data",
             "value",
@@ -245,7 +231,7 @@ RELATIONS: dict[str, Relation] = {
             clause="that has deposits of {o}",
             query="natural resources",
         ),
-        _relation(
+        Relation(
             "independence",
             "history",
             "year",
@@ -255,7 +241,7 @@ RELATIONS: dict[str, Relation] = {
             clause="that became independent in {o}",
             query="independence",
         ),
-        _relation(
+        Relation(
             "region",
             "history",
             "region",
@@ -264,7 +250,7 @@ RELATIONS: dict[str, Relation] = {
             clause="that lies in {o}",
             query="region",
         ),
-        _relation(
+        Relation(
             "area",
             "data",
             "number",
@@ -273,7 +259,7 @@ RELATIONS: dict[str, Relation] = {
             clause="that covers {o} sq km",
             query="area",
         ),
-        _relation(
+        Relation(
             "population",
             "people",
             "number",
@@ -282,7 +268,7 @@ RELATIONS: dict[str, Relation] = {
             clause="that has {o} inhabitants",
             query="population",
         ),
-        _relation(
+        Relation(
             "coastline",
             "borders",
             "number",

@@ -194,7 +194,7 @@ class Course:
     def _check_all(self, country: str, checks: list[Edge]) -> Turns[bool]:
         for edge in checks:
             leaf, relation = _leaf(edge), RELATIONS[edge.relation]
-            reads = yield from self._objects(country, relation)
+            reads = yield from self._objects(country, relation, needed=False)
             fitting = [r for r in reads if leaf.fits(r.fact.object)]
             if not fitting:
                 self._say(self._rng.choice(("Not {o}.", "That is not {o}.", "{o} is not there.")).format(o=leaf.text))
@@ -205,14 +205,14 @@ class Course:
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
-    def _objects(self, subject: str, relation: Relation) -> Turns[list[Read]]:
-        """What `subject` has under `relation`, as read."""
+    def _objects(self, subject: str, relation: Relation, *, needed: bool = True) -> Turns[list[Read]]:
+        """What `subject` has under `relation`, as read; nothing where the right page is silent and it is not needed."""
         titles = [t.format(s=subject) for t in TITLES[relation.topic]]
         queries = [self._words(subject, relation.query), *self._rng.sample(titles, len(titles))]
         info = relation.query
         return (
             yield from self._look_up(
-                queries, info, titles, lambda f: f.subject == subject and f.relation == relation.name
+                queries, info, titles, lambda f: f.subject == subject and f.relation == relation.name, needed=needed
             )
         )
 
@@ -225,7 +225,7 @@ class Course:
         )
 
     def _look_up(
-        self, queries: list[str], info: str, titles: list[str], wanted: Callable[[Fact], bool]
+        self, queries: list[str], info: str, titles: list[str], wanted: Callable[[Fact], bool], *, needed: bool = True
     ) -> Turns[list[Read]]:
         """Search, and open the page whose title promises it unless a snippet already states it in full."""
         if self._rng.random() < self._detour:
@@ -240,16 +240,16 @@ class Course:
                 return self._quote(reads)
             promising = [(n, link) for n, (title, link, _) in enumerate(hits, start=1) if title in titles]
             if promising:
-                return self._quote((yield from self._open(*promising[0], info, wanted)))
+                reads = yield from self._open(*promising[0], info, wanted)
+                if needed and not reads:
+                    raise Stuck(f"That page does not tell {info}.")
+                return self._quote(reads)
         raise Stuck(f"No page on {info} is among the hits.")
 
     def _open(self, number: int, link: str, info: str, wanted: Callable[[Fact], bool]) -> Turns[list[Read]]:
         self._say(self._rng.choice(("Open hit {n}.", "Hit {n} may tell.", "I read hit {n}.")).format(n=number))
         text = yield self._turn("scrape_and_extract_info", {"url": link, "info_to_extract": info})
-        reads = [r for r in _facts(text, link) if wanted(r.fact)]
-        if not reads:
-            raise Stuck(f"That page does not tell {info}.")
-        return reads
+        return [r for r in _facts(text, link) if wanted(r.fact)]
 
     def _stray(self, query: str) -> Turns[None]:
         """A search that misses, noticed."""

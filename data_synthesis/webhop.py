@@ -19,8 +19,11 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pydantic import Field
+
 from configs.schema import Config
 from data_synthesis.facts import FactTable
+from data_synthesis.pages import LIST_MAX
 from data_synthesis.tree import Edge, Leaf, Variable, num_edges, solve, to_json
 from data_synthesis.writer import write_question
 from inference.types import Question
@@ -54,14 +57,14 @@ STEPS = (("borders", False), ("borders", False), ("export partner", True), ("imp
 
 
 class WebHopConfig(Config):
-    shapes: dict[str, float] = {"1c": 0.1, "1o": 0.2, "2c": 0.25, "2o": 0.25, "3c": 0.1, "3o": 0.1}
+    shapes: dict[str, float] = Field(default={"1c": 0.1, "1o": 0.2, "2c": 0.3, "2o": 0.25, "3c": 0.1, "3o": 0.05})
     """Share of each shape: number of countries on the path, then c (asks the country) or o (asks a fact of it)."""
     filters: int = 1
     """Clues that narrow each country reached through another one."""
     max_candidates: int = 5
     """Most candidates that one step may list."""
     tries: int = 40
-    """Candidate trees drawn for each question wanted before giving up."""
+    """Candidate trees drawn for a question before it is given up."""
     seed: int = 0
 
 
@@ -84,26 +87,33 @@ class Rejection:
 
 
 def generate(facts: FactTable, config: WebHopConfig, count: int, world: str) -> Iterator[Problem | Rejection]:
-    """Problems and rejections as they come, until `count` problems are accepted or the tries are spent."""
+    """Problems and rejections as they come: for each of `count` questions a shape is drawn and trees are tried."""
     seen: set[str] = set()
-    accepted = 0
-    for attempt in range(count * config.tries):
-        if accepted >= count:
-            return
-        rng = random.Random(f"webhop/{config.seed}/{world}/{attempt}")
-        shape = rng.choices(list(config.shapes), list(config.shapes.values()))[0]
-        candidate = grow(facts, shape, config, rng)
-        if candidate is None:
-            yield Rejection("no_tree", "", "", shape)
-            continue
-        text = write_question(candidate.tree, rng)
-        reason = "duplicate" if text in seen else reject_reason(candidate, text, facts, config)
-        if reason is not None:
-            yield Rejection(reason, text, candidate.answer, shape)
-            continue
-        seen.add(text)
-        accepted += 1
-        yield _problem(candidate, text, world)
+    for number in range(count):
+        shape = random.Random(f"shape/{config.seed}/{world}/{number}").choices(
+            list(config.shapes), list(config.shapes.values())
+        )[0]
+        for attempt in range(config.tries):
+            rng = random.Random(f"webhop/{config.seed}/{world}/{number}/{attempt}")
+            made = _attempt(facts, shape, config, rng, seen)
+            if isinstance(made, Rejection):
+                yield made
+                continue
+            candidate, text = made
+            seen.add(text)
+            yield _problem(candidate, text, world)
+            break
+
+
+def _attempt(
+    facts: FactTable, shape: str, config: WebHopConfig, rng: random.Random, seen: set[str]
+) -> tuple[Candidate, str] | Rejection:
+    candidate = grow(facts, shape, config, rng)
+    if candidate is None:
+        return Rejection("no_tree", "", "", shape)
+    text = write_question(candidate.tree, rng)
+    reason = "duplicate" if text in seen else reject_reason(candidate, text, facts, config)
+    return (candidate, text) if reason is None else Rejection(reason, text, candidate.answer, shape)
 
 
 def grow(facts: FactTable, shape: str, config: WebHopConfig, rng: random.Random) -> Candidate | None:
@@ -139,13 +149,14 @@ def _grow_country(
         relation = rng.choice(anchors)
         obj = rng.choice([o for o in facts.objects(country, relation) if _single(facts, country, relation, o)])
         return Variable((Edge(relation, Leaf(obj)),)), ()
-    relation, inverse = rng.choice(STEPS)
-    befores = facts.objects(country, relation) if not inverse else facts.holders(country, relation)
-    if not befores:
+    steps = [(r, i) for r, i in STEPS if (facts.holders if i else facts.objects)(country, r)]
+    if not steps:
         return None
-    before = rng.choice(befores)
+    relation, inverse = rng.choice(steps)
+    before = rng.choice((facts.holders if inverse else facts.objects)(country, relation))
     grown = _grow_country(facts, before, countries - 1, filters, rng)
-    clues = _filters(facts, country, filters, rng)
+    siblings = set((facts.objects if inverse else facts.holders)(before, relation)) - {country}
+    clues = _filters(facts, country, siblings, filters, rng)
     if grown is None or clues is None:
         return None
     tree, path = grown
@@ -156,17 +167,32 @@ def _single(facts: FactTable, country: str, relation: str, obj: str) -> bool:
     return facts.holders(obj, relation) == (country,)
 
 
-def _filters(facts: FactTable, country: str, count: int, rng: random.Random) -> tuple[Edge, ...] | None:
-    """`count` clues that hold of `country` and of others."""
-    known = [r for r in FILTERS if facts.objects(country, r)]
-    if len(known) < count:
-        return None
-    edges = []
-    for relation in rng.sample(known, count):
-        obj = rng.choice(facts.objects(country, relation))
-        decade = relation == "independence" and len(obj) == 4 and obj.isdigit()
-        edges.append(Edge(relation, Leaf(f"{obj[:3]}0", decade=True) if decade else Leaf(obj)))
-    return tuple(edges)
+def _filters(
+    facts: FactTable, country: str, siblings: set[str], count: int, rng: random.Random
+) -> tuple[Edge, ...] | None:
+    """`count` clues that hold of `country`, the first one telling it from its siblings where any clue can.
+
+    A clue comes from a list that one sentence states, so that it can be checked by reading one.
+    """
+    held = {r: facts.objects(country, r) for r in FILTERS}
+    known = [(r, _leaf(r, o)) for r, objects in held.items() if len(objects) <= LIST_MAX for o in objects]
+    rng.shuffle(known)
+    telling = [(r, leaf) for r, leaf in known if not any(_has(facts, s, r, leaf) for s in siblings)]
+    chosen: dict[str, Leaf] = {}
+    for relation, leaf in [*telling[:1], *known]:
+        if len(chosen) < count:
+            chosen.setdefault(relation, leaf)
+    return tuple(Edge(r, leaf) for r, leaf in chosen.items()) if len(chosen) == count else None
+
+
+def _leaf(relation: str, obj: str) -> Leaf:
+    """The clue about `obj`: a year is blurred to its decade."""
+    decade = relation == "independence" and len(obj) == 4 and obj.isdigit()
+    return Leaf(f"{obj[:3]}0", decade=True) if decade else Leaf(obj)
+
+
+def _has(facts: FactTable, country: str, relation: str, leaf: Leaf) -> bool:
+    return any(leaf.fits(o) for o in facts.objects(country, relation))
 
 
 def reject_reason(candidate: Candidate, text: str, facts: FactTable, config: WebHopConfig) -> str | None:

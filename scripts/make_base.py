@@ -1,0 +1,216 @@
+"""Makes the tiny base model that the repository carries: tokenizer, random weights, pre-training, checks.
+
+    python scripts/make_base.py --out training/base [--seconds 720] [--seed 0]
+
+Byte-level BPE over pieces in which a capitalised word, a run of lower-case words, a digit and a punctuation mark stand
+apart, so a name has the same tokens wherever it stands. Pre-trained on `data_synthesis.primer` alone: pages (loss on
+every token) and single turns of copying and quoting (loss on the reply). Reports its own loss and how often it quotes
+right on an unseen world.
+"""
+
+import argparse
+import itertools
+import json
+import math
+import os
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from data_synthesis import factbook
+from data_synthesis.holdout import is_held_out
+from data_synthesis.names import Pools, pools_of
+from data_synthesis.pages import render_pages
+from data_synthesis.primer import documents, exercises
+from data_synthesis.teacher import render_turn, turn_after
+from data_synthesis.tree import from_json
+from data_synthesis.webhop import Rejection, WebHopConfig, generate
+from data_synthesis.world import generate_world
+from inference.llm.render import CHAT_TEMPLATE
+from inference.web.recorded_web import Page, RecordedWeb
+from inference.web.text import best_sentences, sentences
+from training.checkpoint import save_model
+from training.model import new_model, tiny_config
+
+VOCABULARY = 2048
+PIECES = r"\p{Lu}[\p{L}\p{M}]*|[\p{Ll}\p{M} ]+|\p{N}|[^\p{L}\p{N} ]|\p{L}+"
+SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+ATOMS = [
+    "<think>",
+    "</think>",
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_response>",
+    "</tool_response>",
+    '</think>\n<tool_call>\n{"name": "google_search", "arguments": {"q": "',
+    '</think>\n<tool_call>\n{"name": "scrape_and_extract_info", "arguments": {"url": "',
+    '", "info_to_extract": "',
+    '"}}\n</tool_call>',
+    "https://",
+    ".example/",
+    "\\boxed{",
+    '" | ',
+    ' | "',
+    "\n- ",
+]
+"""Markup that is always written the same way: one token each."""
+
+
+def training_pools() -> dict[str, tuple[str, ...]]:
+    """Real names that training may use."""
+    facts = factbook.load()
+    return pools_of(facts, {c for c in facts.subjects if not is_held_out(c)})
+
+
+def vocabulary_texts(pools: Pools, num_worlds: int) -> Iterator[str]:
+    """What the tokenizer learns its merges from: pages and the words of an agent at work."""
+    for number in range(num_worlds):
+        facts = generate_world(9_000_000 + number, 40, pools)
+        pages = list(render_pages(facts, number))
+        yield from (page.text for page in pages)
+        yield from (page.url for page in pages[::3])
+        web = RecordedWeb(Page(p.url, p.title, p.text, p.links) for p in pages)
+        for problem in generate(facts, WebHopConfig(), 12, f"vocabulary{number}"):
+            if not isinstance(problem, Rejection):
+                yield problem.question.text
+                yield from _turns(web, problem.provenance.tree, problem.question.id)
+
+
+def _turns(web: RecordedWeb, tree: dict, seed: str) -> Iterator[str]:
+    observations: list[str] = []
+    while len(observations) < 12:
+        turn = turn_after(from_json(tree), observations, seed, 0.1)
+        yield render_turn(turn)
+        if turn.tool is None:
+            return
+        if turn.tool == "google_search":
+            hits = web.search(turn.arguments["q"], 3)
+            text = "\n".join(f"[{i}] {h.title} | {h.link}\n{h.snippet}" for i, h in enumerate(hits, start=1))
+        else:
+            page = web.read(turn.arguments["url"])
+            text = "\n".join(best_sentences(turn.arguments["info_to_extract"], sentences(page.text), 4)) if page else ""
+        observations.append(text)
+        yield text
+
+
+def train_tokenizer(texts: Iterator[str]) -> Tokenizer:
+    """Byte-level BPE in which every text is encodable and every name keeps its tokens."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PIECES), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY - len(ATOMS),
+        special_tokens=SPECIAL,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        min_frequency=2,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.add_tokens([AddedToken(atom, special=False, normalized=False) for atom in ATOMS])
+    return tokenizer
+
+
+def examples(tokenizer: Tokenizer, pools: Pools, seed: int) -> Iterator[tuple[list[int], list[int]]]:
+    """(token ids, labels): a page for every four exercises."""
+    start, end = tokenizer.token_to_id("<|im_start|>"), tokenizer.token_to_id("<|im_end|>")
+    newline = tokenizer.encode("\n").ids
+
+    def encode(text: str) -> list[int]:
+        return tokenizer.encode(text).ids
+
+    pages, turns = documents(seed, pools), exercises(seed + 1, pools)
+    for number in itertools.count():
+        if number % 5 == 0:
+            ids = [*encode(next(pages)), tokenizer.token_to_id("<|endoftext|>")]
+            yield ids, ids
+            continue
+        material, reply = next(turns)
+        prompt = [start, *encode("user\n"), *encode(material), end, *newline, start, *encode("assistant\n")]
+        ids = [*prompt, *encode(reply), end]
+        yield ids, [-100] * len(prompt) + ids[len(prompt) :]
+
+
+def batches(
+    stream: Iterator[tuple[list[int], list[int]]], tokens: int, longest: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Padded batches of about `tokens` tokens, examples of like length together."""
+    while True:
+        pool = sorted((e for e in itertools.islice(stream, 512) if len(e[0]) <= longest), key=lambda e: len(e[0]))
+        rows: list[list[tuple[list[int], list[int]]]] = [[]]
+        for example in pool:
+            if len(example[0]) * (len(rows[-1]) + 1) > tokens:
+                rows.append([])
+            rows[-1].append(example)
+        random.Random(len(pool[0][0])).shuffle(rows)
+        for row in rows:
+            width = max(len(ids) for ids, _ in row)
+            ids = torch.zeros(len(row), width, dtype=torch.long)
+            labels = torch.full((len(row), width), -100)
+            for i, (x, y) in enumerate(row):
+                ids[i, : len(x)] = torch.tensor(x)
+                labels[i, : len(y)] = torch.tensor(y)
+            yield ids, labels, (torch.arange(width)[None] < torch.tensor([len(x) for x, _ in row])[:, None]).long()
+
+
+def pretrain(tokenizer: Tokenizer, pools: Pools, *, steps: int, seed: int, peak: float, tokens: int) -> torch.nn.Module:
+    """The base model after `steps` AdamW steps, learning rate warmed up and then falling as a cosine."""
+    model = new_model(tiny_config(tokenizer.get_vocab_size()), seed=seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=peak, weight_decay=0.01, betas=(0.9, 0.95))
+    stream = batches(examples(tokenizer, pools, seed), tokens, 512)
+    began, seen = time.time(), 0
+    for step in range(steps):
+        rate = peak * min(1.0, (step + 1) / 50) * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * step / steps)))
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        ids, labels, mask = next(stream)
+        loss = model(input_ids=ids, attention_mask=mask, labels=labels).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        seen += int(mask.sum())
+        if step % 50 == 0:
+            spent = time.time() - began
+            print(f"step {step} loss {loss.item():.3f} tokens {seen} {seen / spent:.0f}/s {spent:.0f} s", flush=True)
+    return model
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=2500)
+    parser.add_argument("--tokens", type=int, default=2048, help="tokens a batch")
+    parser.add_argument("--peak", type=float, default=3e-3, help="highest learning rate")
+    parser.add_argument("--worlds", type=int, default=80, help="worlds the tokenizer is trained on")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    pools = training_pools()
+    tokenizer = train_tokenizer(vocabulary_texts(pools, args.worlds))
+    model = pretrain(tokenizer, pools, steps=args.steps, seed=args.seed, peak=args.peak, tokens=args.tokens)
+    save_model(model.to(torch.bfloat16), args.out)
+    tokenizer.save(str(args.out / "tokenizer.json"))
+    (args.out / "chat_template.jinja").write_text(CHAT_TEMPLATE, encoding="utf-8")
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>",
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": 4096,
+    }
+    (args.out / "tokenizer_config.json").write_text(json.dumps(settings, indent=2), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
