@@ -1,0 +1,114 @@
+"""The first verification pass: of several candidates for one question, the one whose evidence holds wins.
+
+A candidate's score is the product of four shares in [0, 1], so a chain that fails in any respect wins nothing by the
+others:
+
+    links       supported links of all links stated
+    answer      1 when the answer stands in a supported quote, else 0
+    coverage    named terms of the question (names, quoted words, numbers, codes) found in supported quotes
+    connection  supported links that share a name with another supported link or with the question
+
+* Ties go to the answer that more candidates gave, then to the lower sample index.
+* An episode that errored is no candidate: it is nobody's answer. One without an answer scores 0 and loses every tie to
+  one with an answer.
+* Pure. It sees the question, the answers, their evidence and the observations, and nothing else.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inference.evidence import check, normalised, passages, supported_share, terms, words
+from inference.types import Answer, Episode, Question, StopReason
+
+_QUOTED = re.compile(r"[\"“«]([^\"”»]{2,})[\"”»]")
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    links: float
+    answer: float
+    coverage: float
+    connection: float
+
+    @property
+    def total(self) -> float:
+        return self.links * self.answer * self.coverage * self.connection
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    episode: Episode
+    score: Score
+    agreement: int
+    """Candidates that gave the same answer, itself included."""
+
+
+def select(question: Question, episodes: Sequence[Episode]) -> Candidate | None:
+    """The winner; None when every episode errored."""
+    ranked = rank(question, episodes)
+    return ranked[0] if ranked else None
+
+
+def rank(question: Question, episodes: Sequence[Episode]) -> list[Candidate]:
+    """All candidates, best first."""
+    alive = [episode for episode in episodes if episode.stop is not StopReason.ERRORED]
+    votes = Counter(folded(episode.answer.text) for episode in alive if episode.answer)
+    candidates = [
+        Candidate(e, score(question, e), votes[folded(e.answer.text)] if e.answer is not None else 0) for e in alive
+    ]
+    return sorted(candidates, key=lambda c: (-c.score.total, -c.agreement, c.episode.key.sample))
+
+
+def score(question: Question, episode: Episode) -> Score:
+    """How well an episode's evidence holds, against everything it observed."""
+    answer = episode.answer
+    if answer is None or not answer.evidence:
+        return Score(0.0, 0.0, 0.0, 0.0)
+    observed = [passage for trajectory in episode.tries for passage in passages(trajectory.nodes)]
+    checks = check(answer.evidence, observed)
+    links = [_words_of(c.link.claim, c.link.quote) for c in checks if c.supported]
+    quotes = [normalised(c.link.quote) for c in checks if c.supported]
+    asked = question_terms(question.text)
+    return Score(
+        links=supported_share(checks),
+        answer=float(any(_stands_in(answer, quote) for quote in quotes)),
+        coverage=_coverage(asked, quotes),
+        connection=_connection(asked, links),
+    )
+
+
+def question_terms(text: str) -> frozenset[str]:
+    """What a chain for this question has to speak of: its names, numbers and codes, and the words it quotes."""
+    quoted = (words(match) for match in _QUOTED.findall(text))
+    return terms(text).union(*quoted)
+
+
+def folded(text: str) -> str:
+    """An answer without case, accents, punctuation and articles: equal answers are equal text."""
+    plain = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
+    return " ".join(word for word in re.findall(r"\w+", plain) if word not in ("the", "a", "an"))
+
+
+def _words_of(claim: str, quote: str) -> frozenset[str]:
+    return terms(claim) | terms(quote)
+
+
+def _stands_in(answer: Answer, quote: str) -> bool:
+    return bool(folded(answer.text)) and f" {folded(answer.text)} " in f" {folded(quote)} "
+
+
+def _coverage(asked: frozenset[str], quotes: Sequence[str]) -> float:
+    if not asked:
+        return 1.0
+    spoken = frozenset().union(*map(words, quotes))
+    return len(asked & spoken) / len(asked)
+
+
+def _connection(asked: frozenset[str], links: Sequence[frozenset[str]]) -> float:
+    if not links:
+        return 0.0
+    others = [asked.union(*links[:i], *links[i + 1 :]) for i in range(len(links))]
+    return sum(bool(link & around) for link, around in zip(links, others, strict=True)) / len(links)
