@@ -124,7 +124,20 @@ COMMANDS: dict[str, Command] = {
     ),
     "ask": Command(
         "one answer, with its evidence",
-        (_argument("question", metavar="QUESTION"), AGENT, MODEL, CORPUS, CONFIG, SEED),
+        (
+            _argument("question", metavar="QUESTION"),
+            _argument(
+                "-a",
+                "--agent",
+                metavar="AGENT",
+                help="packaged agent or YAML file (default: embedded for a model in this process, else mirothinker)",
+            ),
+            MODEL,
+            CORPUS,
+            _argument("--json", action="store_true", help="print one JSON object"),
+            CONFIG,
+            SEED,
+        ),
     ),
     "eval": Command(
         "episodes, scores and a report on a benchmark",

@@ -13,6 +13,7 @@ from configs.loader import PACKAGED, content_hash, load, resolve, save_resolved
 from configs.run_folder import open_run
 from configs.schema import Config
 from inference.agent import AgentConfig
+from inference.llm.config import ModelChoice
 from inference.web.config import WebChoice
 
 
@@ -51,6 +52,7 @@ class Demo(Config):
 
 SCHEMAS: dict[str, type[BaseModel]] = {
     "agents": AgentConfig,
+    "models": ModelChoice,
     "tools": WebChoice,
 }
 """Folder under configs/ -> the schema each of its YAML files loads with."""

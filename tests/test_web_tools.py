@@ -11,7 +11,6 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from configs.errors import ConfigError, ContextOverflow, InputError, LLMError, ToolUnavailable
-from configs.loader import PACKAGED, load
 from inference.llm.protocol import Completion, Prompt, Sampling
 from inference.tools.config import WebToolsConfig
 from inference.tools.extract import LLMExtractor, SentenceExtractor
@@ -19,7 +18,7 @@ from inference.tools.http import Fetcher, FetchLimits
 from inference.tools.protocol import ToolResult
 from inference.tools.scrape import read_answer, target_address
 from inference.tools.toolbox import build_tools
-from inference.web.config import EmbeddedWebConfig, WebChoice
+from inference.web.config import EmbeddedWebConfig
 from inference.web.open import open_web
 from tests.test_recorded_web import NORLAND, PAGES, write_corpus
 
@@ -291,8 +290,3 @@ def test_extractors():
     for room, complaint in ((-1, "endpoint is down"), (0, "does not fit")):
         with pytest.raises(ToolUnavailable, match=complaint):
             asyncio.run(LLMExtractor(Reader(room), 8).extract("T", "x" * 1000, "y"))
-
-
-@pytest.mark.parametrize("path", sorted((PACKAGED / "tools").glob("*.yaml")), ids=lambda path: path.stem)
-def test_packaged_webs_load(path):
-    assert load(WebChoice, [path], environ={}).web

@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import httpx
 
+from configs.errors import ConfigError
 from inference.llm.protocol import LLM
 from inference.tools.config import WebLimits, WebToolsConfig
 from inference.tools.toolbox import Toolbox, build_tools
@@ -19,11 +20,12 @@ async def open_web(
 ) -> AsyncIterator[Toolbox]:
     """The web's tools by name, while the block runs. Raises ConfigError, InputError or InfraError on entry.
 
-    `llm` reads pages where the config says `extractor: llm`. `recorded` is the embedded corpus, if loaded already.
+    `llm` reads pages where the config says `extractor: llm`. `recorded` is what an embedded web holds, in place of the
+    config's corpus; one that names none needs it.
     """
     async with AsyncExitStack() as stack:
         if isinstance(config, EmbeddedWebConfig):
-            web = recorded or RecordedWeb.load(config.corpus)
+            web = _load(config) if recorded is None else recorded
             transport: httpx.AsyncBaseTransport | None = None
             if config.transport == "memory":
                 transport, base = memory_transport(web), MEMORY_BASE
@@ -39,3 +41,9 @@ def embedded_tools(config: EmbeddedWebConfig, base: str) -> WebToolsConfig:
     """The same limits, at the local servers under `base`."""
     limits = {name: getattr(config, name) for name in WebLimits.model_fields}
     return WebToolsConfig(**limits, search_url=f"{base}/search", reader_url=f"{base}/r")
+
+
+def _load(config: EmbeddedWebConfig) -> RecordedWeb:
+    if config.corpus is None:
+        raise ConfigError("web.corpus: name a corpus folder")
+    return RecordedWeb.load(config.corpus)

@@ -6,6 +6,7 @@
 * `GET /r/<url>` (or `GET /<url>`) is r.jina.ai's: plain text with the lines "Title:", "URL Source:" and "Markdown
   Content:". A page nobody has is, as there, a 200 whose "Warning:" line says that the target returned 404.
 * `WebServer` listens on 127.0.0.1 at a port of its own and stops cleanly; nothing outside this machine reaches it.
+  `LocalServer` does so for any other application.
 * `memory_transport` gives the same answers to the same clients in the same process without a socket.
 
 A call in memory costs 0.3 to 0.6 ms, client included. Over a pooled connection it costs 1.7 ms at best and 4 to 7 ms
@@ -18,7 +19,7 @@ import threading
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import httpx
 import uvicorn
@@ -110,12 +111,12 @@ def _listen() -> socket.socket:
     return bound
 
 
-class WebServer:
-    """The application on a thread of its own. `with WebServer(web) as server: ...`; may be entered once."""
+class LocalServer:
+    """An ASGI application on a thread of its own. `with LocalServer(app) as server: ...`; may be entered once."""
 
-    def __init__(self, web: RecordedWeb) -> None:
+    def __init__(self, app: Starlette) -> None:
         config = uvicorn.Config(
-            web_app(web),
+            app,
             log_level="critical",
             access_log=False,
             lifespan="off",
@@ -124,24 +125,24 @@ class WebServer:
         )
         self._server = uvicorn.Server(config)
         self._socket: socket.socket | None = None
-        self._thread = threading.Thread(target=self._serve, name="recorded-web", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="local-server", daemon=True)
 
     @property
     def base(self) -> str:
         """http://127.0.0.1:PORT, while the server runs."""
         if self._socket is None:
-            raise InfraError("the web server does not run")
+            raise InfraError("the local server does not run")
         return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
 
-    def __enter__(self) -> "WebServer":
-        with boundary(InfraError, "the embedded web's server"):
+    def __enter__(self) -> Self:
+        with boundary(InfraError, "a local server"):
             self._socket = _listen()
         self._thread.start()
         deadline = time.monotonic() + _START_SECONDS
         while not self._server.started:
             if not self._thread.is_alive() or time.monotonic() > deadline:
                 self._stop()
-                raise InfraError("the embedded web's server did not start")
+                raise InfraError("a local server did not start")
             time.sleep(0.002)
         return self
 
@@ -160,3 +161,10 @@ class WebServer:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+class WebServer(LocalServer):
+    """Both APIs over `web`: search at `{base}/search`, reader at `{base}/r`."""
+
+    def __init__(self, web: RecordedWeb) -> None:
+        super().__init__(web_app(web))
