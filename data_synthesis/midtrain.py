@@ -139,7 +139,8 @@ def observations(attempt: Trajectory, steps: Iterable[Step]) -> Iterator[Observa
             call = calls.get(node.call_id or "")
             if call is not None:
                 wanted = call.arguments.get("url" if call.name == SCRAPE else "q", "")
-                yield Observation(call.name, str(wanted), node.text, node.is_error)
+                info = str(call.arguments.get("info_to_extract", ""))
+                yield Observation(call.name, str(wanted), node.text, node.is_error, info)
 
 
 def _target(problem: Problem, tree: Variable, seen: tuple[Observation, ...], seed: str) -> str | _Fault:

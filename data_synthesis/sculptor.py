@@ -15,6 +15,7 @@ from data_synthesis.facts import Fact
 from data_synthesis.reader import read_sentence
 from data_synthesis.teacher import Course, Read, Stuck, Turn, Turns, parse_hits
 from data_synthesis.tree import Variable
+from inference.web.text import sentences
 
 SEARCH, SCRAPE = "google_search", "scrape_and_extract_info"
 _MISSED = ("That does not tell.", "Not what I need.", "That led nowhere.")
@@ -29,6 +30,8 @@ class Observation:
     """The query, or the address."""
     text: str
     is_error: bool = False
+    info: str = ""
+    """What the page was to be read for."""
 
     def reads(self) -> list[Read]:
         """The facts it states, each with its sentence and address."""
@@ -52,41 +55,48 @@ class _Informed(Course):
         super().__init__(rng, detour=0.0)
         self._older = [read for observation in seen[:-1] for read in observation.reads()]
         self._newest = seen[-1].reads() if seen else []
+        self._last = seen[-1] if seen else None
         self._hits = [
-            (n, title, link, observation is seen[-1])
+            (n, title, link, observation is self._last)
             for observation in seen
             if observation.tool == SEARCH
             for n, (title, link, _) in enumerate(parse_hits(observation.text), start=1)
         ]
-        self._asked = {observation.wanted for observation in seen}
-        self._last = seen[-1] if seen else None
+        self._searched = {observation.wanted for observation in seen if observation.tool == SEARCH}
+        self._opened = {(o.wanted, o.info): o for o in seen if o.tool == SCRAPE}
         self._used_last = False
         self._begun = False
 
     def _look_up(
-        self, queries: list[str], info: str, titles: list[str], wanted: Callable[[Fact], bool]
+        self, queries: list[str], info: str, titles: list[str], wanted: Callable[[Fact], bool], *, needed: bool = True
     ) -> Turns[list[Read]]:
         if not self._begun and self._last is not None:
             self._thought = ""  # the plan was told in the first turn
         self._begun = True
         older = [read for read in self._older if wanted(read.fact)]
         newest = [read for read in self._newest if wanted(read.fact)]
-        if newest:
-            self._used_last = True
-            self._quote(newest)
-            return self._distinct(older + newest)
-        if older and self._used_last:
-            self._quote(older)
-        elif older:
+        if older and not newest and not self._used_last:
             self._thought = ""  # said, and concluded from, when it was read
-        if older:
             return self._distinct(older)
+        if older or newest:
+            self._used_last = self._used_last or bool(newest)
+            self._quote(newest or older)
+            return self._distinct(older + newest)
+        if not needed and self._silent(info, titles):
+            return []
         yield self._ask(queries, info, titles)
         raise AssertionError("a course of one turn is not resumed")
 
+    def _silent(self, info: str, titles: list[str]) -> bool:
+        """Whether the page that would tell was opened for `info` and did not."""
+        told = {link for _, title, link, _ in self._hits if title in titles}
+        silent = [o for (link, asked), o in self._opened.items() if link in told and asked == info and not o.is_error]
+        self._used_last = self._used_last or self._last in silent
+        return bool(silent)
+
     def _ask(self, queries: list[str], info: str, titles: list[str]) -> Turn:
         """Open a hit whose title promises it, or search in words not tried before."""
-        promising = [hit for hit in self._hits if hit[1] in titles and hit[2] not in self._asked]
+        promising = [hit for hit in self._hits if hit[1] in titles and (hit[2], info) not in self._opened]
         if promising:
             number, title, link, is_newest = promising[-1]
             if not is_newest:
@@ -95,7 +105,7 @@ class _Informed(Course):
             else:
                 self._say(self._rng.choice(("Open hit {n}.", "Hit {n} may tell.", "I read hit {n}.")).format(n=number))
             return self._turn(SCRAPE, {"url": link, "info_to_extract": info})
-        fresh = [query for query in queries if query not in self._asked]
+        fresh = [query for query in queries if query not in self._searched]
         if not fresh:
             raise Stuck(f"Every way to {info} was tried.")
         self._note_miss()
@@ -116,4 +126,4 @@ class _Informed(Course):
 
 
 def _facts(text: str, source: str) -> list[Read]:
-    return [Read(fact, line.strip(), source) for line in text.split("\n") for fact in read_sentence(line)]
+    return [Read(fact, sentence, source) for sentence in sentences(text) for fact in read_sentence(sentence)]

@@ -21,6 +21,9 @@ from rollout_env.problem import Problem
 
 TRAIN, HELDOUT = "train", "heldout"
 
+SYMMETRIC = frozenset({"borders"})
+"""Relations whose two directions are one fact."""
+
 Path = tuple[tuple[str, str, str], ...]
 """(subject, relation, object) of each fact, from the leaf up."""
 
@@ -120,6 +123,8 @@ def clue_paths(root: Variable, names: Sequence[str]) -> tuple[list[Path], list[s
         for edge in variable.edges:
             child = edge.child.text if isinstance(edge.child, Leaf) else name_of[id(edge.child)]
             subject, obj = (child, name) if edge.inverse else (name, child)
+            if edge.relation in SYMMETRIC:
+                subject, obj = sorted((subject, obj))
             path = ((subject, edge.relation, obj), *above)
             if isinstance(edge.child, Leaf):
                 paths.append(path)

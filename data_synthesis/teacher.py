@@ -23,6 +23,7 @@ from data_synthesis.relations import RELATIONS, Relation
 from data_synthesis.tree import Edge, Leaf, Variable
 from inference.llm.protocol import Completion, Prompt, Sampling
 from inference.types import Role
+from inference.web.text import sentences
 
 _HIT = re.compile(r"^\[\d+\] (?P<title>.+) \| (?P<link>\S+)$")
 _MAX_CANDIDATES = 6
@@ -304,4 +305,4 @@ def parse_hits(text: str) -> list[tuple[str, str, str]]:
 
 
 def _facts(text: str, source: str) -> list[Read]:
-    return [Read(f, line.strip(), source) for line in text.split("\n") for f in read_sentence(line)]
+    return [Read(f, sentence, source) for sentence in sentences(text) for f in read_sentence(sentence)]
