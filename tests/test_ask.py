@@ -1,16 +1,13 @@
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse
-from starlette.routing import Route
 
 from configs.errors import UsageError
-from inference.web.server import LocalServer
+from inference.llm.protocol import Completion
+from inference.llm.scripted_server import ScriptedServer
+from inference.types import Usage
 from scripts.cli import main
 from scripts.commands import ask
 from scripts.compose import load_agent
@@ -28,38 +25,25 @@ FINAL = f"""So:
 - the capital of Norland is Vesk | "The capital of Norland is Vesk." | {NORLAND.url}
 - Vesk is large | "Vesk is a large town." | {NORLAND.url}
 \\boxed{{Vesk}}"""
-TURNS = (
-    "<think>Find the code.</think>" + turn("google_search", q="internet code .no"),
-    turn("scrape_and_extract_info", url=NORLAND.url, info_to_extract="capital"),
-    FINAL,
-)
-
-
-class Endpoint:
-    """An OpenAI-compatible server that says `turns` in order and keeps what it was asked."""
-
-    def __init__(self, turns: tuple[str, ...] = TURNS) -> None:
-        self.asked: list[dict[str, Any]] = []
-        self._turns = turns
-        self.app = Starlette(routes=[Route("/v1/chat/completions", self._complete, methods=["POST"])])
-
-    async def _complete(self, request: Request) -> JSONResponse:
-        self.asked.append(await request.json())
-        text = self._turns[len(self.asked) - 1]
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-        return JSONResponse({"choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 5}})
+TURNS = [
+    Completion(text, usage=Usage(7, 0, 5))
+    for text in (
+        "<think>Find the code.</think>" + turn("google_search", q="internet code .no"),
+        turn("scrape_and_extract_info", url=NORLAND.url, info_to_extract="capital"),
+        FINAL,
+    )
+]
 
 
 def settings(base: str, corpus: Path, *more: str) -> list[str]:
-    model = {"kind": "openai_chat", "model": "m", "base_url": f"{base}/v1", "api_key_env": None}
+    model = {"kind": "openai_chat", "model": "m", "base_url": base, "api_key_env": None}
     web = {"kind": "embedded", "corpus": str(corpus), "transport": "sockets"}
     return [f"model={json.dumps(model)}", f"web={json.dumps(web)}", *more]
 
 
 def test_the_same_agent_runs_over_http_and_shows_what_its_answer_rests_on(tmp_path, capsys):
-    endpoint = Endpoint()
-    with LocalServer(endpoint.app) as server:
-        code = main(["ask", QUESTION, *settings(server.base, write_corpus(tmp_path))])
+    with ScriptedServer(TURNS) as server:
+        code = main(["ask", QUESTION, *settings(server.base_url, write_corpus(tmp_path))])
     shown = capsys.readouterr().out
     assert code == 0
     assert shown.startswith("Answer: Vesk\n")
@@ -68,38 +52,37 @@ def test_the_same_agent_runs_over_http_and_shows_what_its_answer_rests_on(tmp_pa
     assert "✗ Vesk is large  (quote not found)" in shown
     assert "3 turns, 1 try, 15 tokens sampled, 21 read" in shown
     assert "stopped: answered" in shown
-    assert "The capital of Norland is Vesk." in str(endpoint.asked[2]["messages"][-1]["content"])
+    assert "The capital of Norland is Vesk." in str(server.requests[2]["messages"][-1]["content"])
 
 
 def test_no_answer_is_exit_code_1(tmp_path, capsys):
-    with LocalServer(Endpoint(("I do not know.",) * 9).app) as server:
+    with ScriptedServer(["I do not know."] * 9) as server:
         limits = ("agent.max_turns=2", "agent.max_retries=0", "agent.final_prompt=null")
-        assert main(["ask", QUESTION, *settings(server.base, write_corpus(tmp_path), *limits)]) == 1
+        assert main(["ask", QUESTION, *settings(server.base_url, write_corpus(tmp_path), *limits)]) == 1
     assert "No answer (max_turns)." in capsys.readouterr().out
 
 
 def test_the_model_and_the_web_of_a_config_file(tmp_path, capsys):
-    endpoint = Endpoint()
-    with LocalServer(endpoint.app) as server:
-        lines = settings(server.base, write_corpus(tmp_path))
+    with ScriptedServer(TURNS) as server:
+        lines = settings(server.base_url, write_corpus(tmp_path))
         (tmp_path / "ask.yaml").write_text("\n".join(line.replace("=", ": ", 1) for line in lines), encoding="utf-8")
         assert main(["ask", QUESTION, "-a", "embedded", "-c", str(tmp_path / "ask.yaml")]) == 0
-    assert endpoint.asked[0]["max_tokens"] == load_agent("embedded").sampling.max_tokens
+    assert server.requests[0]["max_tokens"] == load_agent("embedded").sampling.max_tokens
     assert "Answer: Vesk" in capsys.readouterr().out
 
 
-MODEL = "model={kind: openai_chat, model: m, base_url: 'http://127.0.0.1:9/v1', api_key_env: %s}"
+UNREACHABLE = "model={kind: openai_chat, model: m, base_url: 'http://127.0.0.1:9/v1', api_key_env: %s}"
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         ([], "no model: name a checkpoint with --model FOLDER"),
-        ([MODEL % "null"], "http://127.0.0.1:9/v1 cannot be reached"),
-        ([MODEL % "NO_SUCH_KEY"], "NO_SUCH_KEY"),
-        ([MODEL % "null", "-a", "mirothinkr"], "the closest one is 'mirothinker'"),
-        ([MODEL % "null", "model.modle=x"], "model.modle"),
-        ([MODEL % "null", "agent.max_turn=3"], "max_turn"),
+        ([UNREACHABLE % "null"], "http://127.0.0.1:9/v1 cannot be reached"),
+        ([UNREACHABLE % "NO_SUCH_KEY"], "NO_SUCH_KEY"),
+        ([UNREACHABLE % "null", "-a", "mirothinkr"], "the closest one is 'mirothinker'"),
+        ([UNREACHABLE % "null", "model.modle=x"], "model.modle"),
+        ([UNREACHABLE % "null", "agent.max_turn=3"], "max_turn"),
         (["--model", "no/such/folder"], "no/such/folder: no model folder"),
         (["-c", "no/such/file.yaml"], "no/such/file.yaml"),
     ],
@@ -112,25 +95,24 @@ def test_what_the_user_can_mend_is_one_plain_line_and_exit_code_2(arguments, com
 
 
 def test_an_absent_corpus_and_an_empty_question_are_exit_code_2(tmp_path, capsys):
-    with LocalServer(Endpoint().app) as server:
-        assert main(["ask", QUESTION, *settings(server.base, tmp_path / "none")]) == 2
+    with ScriptedServer(TURNS) as server:
+        assert main(["ask", QUESTION, *settings(server.base_url, tmp_path / "none")]) == 2
         assert "no corpus there" in capsys.readouterr().err
     assert main(["ask", " "]) == 2
 
 
 def test_a_missing_search_key_is_told_before_the_first_turn(capsys):
-    endpoint = Endpoint()
-    with LocalServer(endpoint.app) as server:
-        model, _ = settings(server.base, Path("none"))
+    with ScriptedServer(TURNS) as server:
+        model, _ = settings(server.base_url, Path("none"))
         web = "web={kind: serper_jina, search_key_env: NO_SUCH_KEY}"
         assert main(["ask", QUESTION, model, web]) == 2
     assert "NO_SUCH_KEY is not set" in capsys.readouterr().err
-    assert endpoint.asked == []
+    assert server.requests == []
 
 
 def test_the_answer_as_json(tmp_path, capsys):
-    with LocalServer(Endpoint().app) as server:
-        overrides = settings(server.base, write_corpus(tmp_path))
+    with ScriptedServer(TURNS) as server:
+        overrides = settings(server.base_url, write_corpus(tmp_path))
         args = argparse.Namespace(
             question=QUESTION, agent=None, config=[], overrides=overrides, seed=0, json=True, model=None, corpus=None
         )

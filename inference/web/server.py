@@ -5,8 +5,7 @@
   {"message", "statusCode"}.
 * `GET /r/<url>` (or `GET /<url>`) is r.jina.ai's: plain text with the lines "Title:", "URL Source:" and "Markdown
   Content:". A page nobody has is, as there, a 200 whose "Warning:" line says that the target returned 404.
-* `WebServer` listens on 127.0.0.1 at a port of its own and stops cleanly; nothing outside this machine reaches it.
-  `LocalServer` does so for any other application.
+* `WebServer` is a `LocalServer`: on 127.0.0.1, at a port of its own; nothing outside this machine reaches it.
 * `memory_transport` gives the same answers to the same clients in the same process without a socket.
 
 A call in memory costs 0.3 to 0.6 ms, client included. Over a pooled connection it costs 1.7 ms at best and 4 to 7 ms
@@ -14,27 +13,20 @@ when the machine is busy, for client and server wait for one interpreter lock (`
 """
 
 import json
-import socket
-import threading
-import time
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpx
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from configs.errors import InfraError, boundary
+from inference.local_server import LocalServer
 from inference.web.recorded_web import RecordedWeb
 
 MEMORY_BASE = "http://web.localhost"
 """Base address under which `memory_transport` answers."""
-_START_SECONDS = 10.0
-_STOP_SECONDS = 5.0
 _NUM_MAX = 100
 
 
@@ -101,66 +93,6 @@ def _target(request: Request) -> str:
 def memory_transport(web: RecordedWeb) -> httpx.ASGITransport:
     """Answers every request of an httpx client from `web`, whatever host it names."""
     return httpx.ASGITransport(web_app(web))
-
-
-def _listen() -> socket.socket:
-    """Bound to 127.0.0.1 at a free port."""
-    # The protocol is named because asyncio turns Nagle's delay off only then; with it every answer takes 40 ms.
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    bound.bind(("127.0.0.1", 0))
-    return bound
-
-
-class LocalServer:
-    """An ASGI application on a thread of its own. `with LocalServer(app) as server: ...`; may be entered once."""
-
-    def __init__(self, app: Starlette) -> None:
-        config = uvicorn.Config(
-            app,
-            log_level="critical",
-            access_log=False,
-            lifespan="off",
-            timeout_graceful_shutdown=1,
-            timeout_keep_alive=60,
-        )
-        self._server = uvicorn.Server(config)
-        self._socket: socket.socket | None = None
-        self._thread = threading.Thread(target=self._serve, name="local-server", daemon=True)
-
-    @property
-    def base(self) -> str:
-        """http://127.0.0.1:PORT, while the server runs."""
-        if self._socket is None:
-            raise InfraError("the local server does not run")
-        return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-
-    def __enter__(self) -> Self:
-        with boundary(InfraError, "a local server"):
-            self._socket = _listen()
-        self._thread.start()
-        deadline = time.monotonic() + _START_SECONDS
-        while not self._server.started:
-            if not self._thread.is_alive() or time.monotonic() > deadline:
-                self._stop()
-                raise InfraError("a local server did not start")
-            time.sleep(0.002)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop()
-
-    def _serve(self) -> None:
-        assert self._socket is not None
-        self._server.run(sockets=[self._socket])
-
-    def _stop(self) -> None:
-        self._server.should_exit = True
-        self._thread.join(_STOP_SECONDS)
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
 
 
 class WebServer(LocalServer):
