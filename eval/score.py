@@ -105,6 +105,11 @@ class Summary:
     malformed: float
     """Share of turns that broke the form."""
 
+    @property
+    def unclean(self) -> int:
+        """Selected samples that were not run, or not scored."""
+        return self.missing + sum(count for outcome, count in self.outcomes.items() if not outcome.clean)
+
 
 async def score_episodes(
     problems: Sequence[Problem], episodes: Iterable[Episode], judge: Judge, *, samples: int
