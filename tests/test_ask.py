@@ -11,6 +11,7 @@ from inference.types import Usage
 from scripts.cli import main
 from scripts.commands import ask
 from scripts.compose import load_agent
+from tests.chatml_tokenizer import write_tokenizer
 from tests.test_recorded_web import NORLAND, write_corpus
 
 QUESTION = "What is the capital of the country whose internet code is .no?"
@@ -126,3 +127,25 @@ def test_a_config_error_is_a_usage_error():
     args = argparse.Namespace(question="x", agent=None, config=[], overrides=["web.kind=none"], seed=0)
     with pytest.raises(UsageError, match=r"web"):
         ask.run(args)
+
+
+def test_a_model_folder_is_served_in_this_process(tmp_path, capsys):
+    pytest.importorskip("torch", reason="the train extra is not installed")
+    from training.checkpoint import save_model
+    from training.model import new_model, tiny_config
+
+    source, folder = tmp_path / "source", tmp_path / "model"
+    source.mkdir()
+    write_tokenizer(source)
+    model = new_model(tiny_config(512, hidden_size=32, layers=1, experts=4), seed=0)
+    save_model(model, folder, tokenizer_from=source)
+    few = ("agent.max_turns=2", "agent.sampling.max_tokens=8", "agent.final_prompt=null")
+    corpus = str(write_corpus(tmp_path))
+    shown = []
+    capsys.readouterr()
+    for _ in range(2):
+        assert main(["ask", QUESTION, "--model", str(folder), "--corpus", corpus, *few]) == 1
+        shown.append(capsys.readouterr().out.partition(" read")[0])
+    assert "No answer" in shown[0]
+    assert "2 turns, 1 try" in shown[0]
+    assert shown[0] == shown[1]
