@@ -69,7 +69,10 @@ def test_weights_can_be_stored_in_bfloat16_without_touching_the_model(tmp_path):
 
 def test_a_folder_is_replaced_by_a_whole_one_or_not_at_all(tmp_path):
     first, second = tiny_model(0), tiny_model(1)
+    (tmp_path / ".model.writing").mkdir()
+    (tmp_path / ".model.writing" / "left by a killed run").touch()
     save_model(first, tmp_path / "model")
+    assert not (tmp_path / "model" / "left by a killed run").exists()
     save_model(second, tmp_path / "model")
     verify_resume(second, tmp_path / "model")
     with pytest.raises(StorageError):

@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("torch", reason="the train extra is not installed")
 
 import torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from configs.errors import ContextOverflow, InputError, LLMError
 from inference.llm.protocol import Sampling
@@ -276,7 +277,7 @@ def test_the_event_loop_is_not_blocked(model):
         turn = asyncio.create_task(engine.generate(ids(9), Sampling(max_tokens=200, seed=0)))
         longest, last = 0.0, time.perf_counter()
         while not turn.done():
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.002)
             now = time.perf_counter()
             longest, last = max(longest, now - last), now
         return longest, engine.stats.busy_seconds
@@ -293,6 +294,25 @@ def test_an_engine_opens_from_a_folder(model, tmp_path):
     got = run(engine, lambda e: e.generate(ids(30), GREEDY))
     want = run(engine_of(model), lambda e: e.generate(ids(30), GREEDY))
     assert got.token_ids == want.token_ids
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "mixtral", "gpt2"])
+def test_other_causal_models_are_served(kind):
+    shape = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    ends = {"bos_token_id": None, "eos_token_id": None}
+    config = AutoConfig.for_model(kind, **shape, **ends, **({} if kind == "gpt2" else {"num_key_value_heads": 2}))
+    other = AutoModelForCausalLM.from_config(config)
+    sampling = Sampling(top_p=1, max_tokens=12, seed=1)
+    got = run(engine_of(other, step_tokens=16), lambda e: e.generate(ids(40), sampling))
+    np.testing.assert_allclose(got.logprobs, logprobs_of(other, ids(40), got.token_ids), atol=1e-5)
+
+
+def test_attention_that_is_not_plainly_causal_is_refused():
+    config = AutoConfig.for_model("mistral", vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=1,
+                                  num_attention_heads=2, num_key_value_heads=1, sliding_window=8)  # fmt: skip
+    engine = engine_of(AutoModelForCausalLM.from_config(config))
+    with pytest.raises(LLMError, match="plain causal attention"):
+        run(engine, lambda e: e.generate(ids(40), GREEDY))
 
 
 def test_the_model_in_training_is_left_as_it_was():

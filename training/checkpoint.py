@@ -1,7 +1,8 @@
 """Checkpoints that hold what they say, and trainers that resume from all of it.
 
 * `save_model` writes a model folder beside its place, reads it back, compares every weight bit for bit, and only then
-  renames it. A folder of that name is complete or not there; one that stood there before stands until the new one does.
+  renames it. A folder of that name is complete or not there. One that stood there before is moved aside
+  for the moment between two renames and then removed; what a killed run left unfinished is cleared by the next.
 * `ExpertSafeTrainerMixin` mends transformers' resume: `Trainer` (5.24, `_load_from_checkpoint`) loads a checkpoint's
   tensors non-strictly, but a checkpoint stores each expert apart and the model holds them fused, so expert weights
   are silently left as they were. With the mixin the checkpoint is opened by `from_pretrained`, which fuses them, and
@@ -44,9 +45,10 @@ def save_model(
     """
     if dtype is not None and dtype != model.dtype:
         model = cast(PreTrainedModel, copy.deepcopy(model).to(dtype))
-    unfinished = folder.with_name(f".{folder.name}.writing-{os.getpid()}")
+    unfinished = folder.with_name(f".{folder.name}.writing")
     try:
         with boundary(StorageError, f"saving {folder}"):
+            shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir(parents=True)
             model.save_pretrained(unfinished)
             _copy_tokenizer(tokenizer_from, unfinished)
@@ -126,7 +128,8 @@ def _flush(folder: Path) -> None:
 
 
 def _put_in_place(finished: Path, folder: Path) -> None:
-    replaced = folder.with_name(f".{folder.name}.replaced-{os.getpid()}")
+    replaced = folder.with_name(f".{folder.name}.replaced")
+    shutil.rmtree(replaced, ignore_errors=True)
     if folder.exists():
         folder.rename(replaced)
     finished.rename(folder)
