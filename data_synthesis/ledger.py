@@ -48,6 +48,11 @@ class Ledger:
             append_record(self._path, REJECTION, rejection.key, rejection)
             self._known.add(rejection.key)
 
+    def drop(self, rejection: Rejection) -> None:
+        """Reject what was kept before: a later rule turned it down."""
+        self._kept.discard(rejection.key)
+        self.reject(rejection)
+
     @property
     def funnel(self) -> "Funnel":
         """Counts of this run, resumed candidates included as they are met again."""
