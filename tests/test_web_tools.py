@@ -285,7 +285,7 @@ class Reader:
 def test_extractors():
     text = "Norland is cold. Norland is flat. Norland has Vesk. Norland is far."
     found = asyncio.run(SentenceExtractor(2).extract("T", text, "Vesk"))
-    assert found == "Norland is cold. Norland has Vesk."
+    assert found == "Norland is cold.\nNorland has Vesk."
     assert int(asyncio.run(LLMExtractor(Reader(300), 8).extract("T", "x" * 1000, "y"))) in range(250, 301)
     for room, complaint in ((-1, "endpoint is down"), (0, "does not fit")):
         with pytest.raises(ToolUnavailable, match=complaint):

@@ -1,7 +1,7 @@
 """What a page says about a question: the step between a page and the model's context.
 
 * `SentenceExtractor` is lexical and deterministic: the at most N sentences that share the rarest words with the
-  question, in page order and unchanged; a page of at most N sentences as a whole.
+  question, in page order, unchanged, one a line; a page of at most N sentences as a whole.
 * `LLMExtractor` lets a language model distil the page. It may be any `LLM`; where the page does not fit its context,
   half of the page is left out, and half again.
 """
@@ -40,7 +40,7 @@ class SentenceExtractor:
         self._num_sentences = num_sentences
 
     async def extract(self, title: str, text: str, wanted: str) -> str:
-        return " ".join(best_sentences(wanted, sentences(text), self._num_sentences))
+        return "\n".join(best_sentences(wanted, sentences(text), self._num_sentences))
 
 
 class LLMExtractor:
