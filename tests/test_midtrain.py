@@ -1,14 +1,27 @@
 """Mid-training targets: the right next turn in the context as it was, quoting nothing unseen."""
 
+import asyncio
+import re
+
 import pytest
 
+from configs.loader import load, resolve
+from data_synthesis import webhop
 from data_synthesis.ledger import Rejection
 from data_synthesis.midtrain import MidRow, MidtrainConfig, opening_of, plan_rows, step_rows
+from data_synthesis.pages import render_pages
 from data_synthesis.sculptor import SCRAPE, SEARCH, Observation, next_turn
-from data_synthesis.teacher import Stuck
-from data_synthesis.tree import Edge, Leaf, Variable, to_json
+from data_synthesis.sft_set import SftSetConfig, sft_episodes
+from data_synthesis.teacher import Stuck, Teacher
+from data_synthesis.tree import Edge, Leaf, Variable, from_json, to_json
+from data_synthesis.world import generate_world
+from inference.agent import Agent, AgentConfig
 from inference.records import append_record, read_records
-from inference.types import Role
+from inference.types import EpisodeKey, Role
+from inference.web.config import EmbeddedWebConfig
+from inference.web.open import open_web
+from inference.web.recorded_web import Page, RecordedWeb
+from rollout_env.problem import Problem
 from tests.episodes import HITS, PAGE, SENTENCE, call_turn, episode, final_turn, problem
 from training.rows import Target
 
@@ -123,3 +136,39 @@ def test_what_cannot_be_a_target_is_turned_down(given, reason):
     made = episode([call_turn(0), final_turn()], observation=f"{SUMMIT_HITS}\n{HITS.replace('[1]', '[2]')}")
     outcomes = list(step_rows([made], {"q1": given}, MidtrainConfig()))
     assert [o.reason for o in outcomes if isinstance(o, Rejection)] == [reason]
+
+
+def _rolled_out():
+    """(problems, the teacher's episodes with detours) through the real loop and tools, over a small world."""
+    facts = generate_world(21, 16)
+    web = RecordedWeb(Page(p.url, p.title, p.text, p.links) for p in render_pages(facts, 21))
+    problems = [p for p in webhop.generate(facts, webhop.WebHopConfig(), 16, "w") if isinstance(p, Problem)]
+    config = load(AgentConfig, [resolve("agents", "embedded")], environ={})
+
+    async def play():
+        async with open_web(EmbeddedWebConfig(), recorded=web) as tools:
+            agents = [(p, Agent(config, _teacher(p), list(tools.values()))) for p in problems]
+            return [await agent.run(p.question, EpisodeKey(p.question.id)) for p, agent in agents]
+
+    return {p.question.id: p for p in problems}, asyncio.run(play())
+
+
+def _teacher(p):
+    return Teacher(from_json(p.provenance.tree), p.question.id, detour=0.4)
+
+
+def test_targets_over_real_conversations_quote_only_what_their_context_shows():
+    problems, episodes = _rolled_out()
+    kept = [o for o in sft_episodes(episodes, problems, SftSetConfig()) if not isinstance(o, Rejection)]
+    assert len(kept) > len(episodes) / 2
+    outcomes = list(step_rows(kept, problems, MidtrainConfig(steps=None)))
+    rows = [o for o in outcomes if isinstance(o, MidRow)]
+    assert len(rows) == sum(e.turns - 1 for e in kept) == len(outcomes)
+    for row in rows:
+        shown = "\n".join(n.text for n, limit in zip(row.prompt, row.limits, strict=True) if limit != 0)
+        words = row.target.split("<tool_call>")[0]
+        assert all(quote in shown for quote in words.split('"')[1::2])
+    finals = [row for row in rows if "\\boxed" in row.target]
+    assert len(finals) >= len(kept)
+    strays = [row for row in rows if re.search(r"Let me try|First a look", row.target)]
+    assert strays == []
