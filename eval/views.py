@@ -1,7 +1,7 @@
 """Sections made from scores, comparisons and episodes: the wording of results, in one place.
 
 * Every rate stands with its interval and the number it is a rate of; what is in no clean state is named beside it.
-* Evidence marks are found by `inference.evidence` over the try that answered, from what was observed alone.
+* Evidence marks are found by `inference.evidence`, from what the episode observed alone.
 """
 
 import math
@@ -92,10 +92,14 @@ def flips_table(title: str, flips: Sequence[Flip], most: int = 20) -> Table:
 
 
 def trajectory_view(title: str, problem: Problem, episode: Episode, outcome: Outcome) -> TrajectoryView:
-    """The try that ended the episode, with a mark at each link of its evidence."""
+    """The try that ended the episode, with a mark at each link of its evidence.
+
+    A forced answer may rest on what any try observed.
+    """
     last = episode.tries[-1] if episode.tries else None
     answer = episode.answer
-    checks = check(answer.evidence, passages(last.nodes)) if answer and last else ()
+    observed = [passage for attempt in episode.tries for passage in passages(attempt.nodes)]
+    checks = check(answer.evidence, observed) if answer else ()
     earlier = len(episode.tries) - 1
     return TrajectoryView(
         title=title,
@@ -143,6 +147,14 @@ def headline(summary: Summary) -> str:
     error = "" if math.isnan(a.se) else f" ± {100 * a.se:.1f}"
     text = f"{percent(a.mean)}{error} (95% {interval(a.interval.low, a.interval.high)}; {size}; judge {summary.judge}"
     return text + (f"; {rest}" if rest else "") + missing + ")"
+
+
+def comparison_line(found: Comparison) -> str:
+    """What changed from run a to run b, in one line."""
+    test = found.test
+    ends = f"{_points(test.interval.low)} … {_points(test.interval.high)}"
+    counts = f"{len(found.gained)} gained, {len(found.lost)} lost of {test.questions} pairs, {found.left_out} left out"
+    return f"difference {_points(test.difference)} points (95% {ends}; p {_p(test.p)}, {test.test}); {counts}"
 
 
 _EVERY_SAMPLE = (

@@ -142,14 +142,18 @@ COMMANDS: dict[str, Command] = {
     "eval": Command(
         "episodes, scores and a report on a benchmark",
         (
-            _argument("benchmark", metavar="BENCHMARK", help="problems.jsonl"),
+            _argument(
+                "benchmark",
+                metavar="BENCHMARK",
+                help="problems.jsonl; or `score DIR` to score a run again, or `compare DIR DIR`",
+            ),
             AGENT,
             MODEL,
             CORPUS,
             _argument("--k", type=int, default=1, metavar="N", help="episodes a problem (default: 1)"),
             _argument("--concurrency", type=int, default=8, metavar="N", help="episodes at a time (default: 8)"),
             CONFIG,
-            _out(),
+            _argument("--out", type=Path, metavar="DIR", help="run folder (needed for a benchmark)"),
             SEED,
         ),
     ),

@@ -12,9 +12,11 @@ from configs.errors import ConfigError, InputError
 from configs.loader import PACKAGED, content_hash, load, resolve, save_resolved
 from configs.run_folder import open_run
 from configs.schema import Config
+from eval.config import EvalConfig
 from inference.agent import AgentConfig
 from inference.llm.config import ModelChoice
 from inference.web.config import WebChoice
+from rollout_env.config import RolloutConfig
 
 
 class Mode(StrEnum):
@@ -54,6 +56,8 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "agents": AgentConfig,
     "models": ModelChoice,
     "tools": WebChoice,
+    "rollout": RolloutConfig,
+    "eval": EvalConfig,
 }
 """Folder under configs/ -> the schema each of its YAML files loads with."""
 

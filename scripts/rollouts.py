@@ -1,0 +1,136 @@
+"""What `rollout` and `eval` share: their command line read into a plan, and the plan carried out in its folder.
+
+* The run folder holds `problems.jsonl` (those selected), `episodes.jsonl`, `journal.jsonl` and the resolved config.
+* What decides an episode (agent, model, web, seed, the problems' text) is the folder's identity; a folder of another
+  run is refused. Samples, limit, concurrency and retries are not: a run may be extended.
+"""
+
+import argparse
+import asyncio
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from configs.errors import ConfigError, RunFailed
+from configs.loader import load
+from configs.run_folder import open_run
+from configs.schema import Config
+from inference.agent import AgentConfig
+from inference.llm.config import ModelConfig
+from inference.types import Episode, EpisodeKey, StopReason
+from inference.web.config import WebConfig
+from rollout_env.config import RolloutConfig
+from rollout_env.problem import Problem, read_problems, write_problems
+from rollout_env.runner import read_episodes, rollout
+from scripts.compose import load_agent, open_agent
+from scripts.progress import progress
+
+C = TypeVar("C", bound=RolloutConfig)
+
+PROBLEMS = "problems.jsonl"
+_AGENT_PREFIX = "agent."
+_NO_MODEL = (
+    "no model: name a checkpoint with --model FOLDER (`proofhound demo` trains one), or give a config with a model, "
+    "such as -c configs/models/openai_chat.yaml"
+)
+
+
+class Identity(Config):
+    """What decides every episode of a run."""
+
+    agent: AgentConfig
+    model: ModelConfig
+    web: WebConfig
+    problems: str
+    """sha256 of the problems file."""
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    out: Path
+    identity: Identity
+    problems: tuple[Problem, ...]
+    samples: int
+    concurrency: int
+    retries: int
+
+
+def read_config(schema: type[C], args: argparse.Namespace) -> C:
+    """The command's config, `--model` and `--corpus` among it. Raises ConfigError."""
+    shorthand = []
+    if args.model:
+        shorthand += ["model.kind=embedded", f"model.path={json.dumps(str(args.model))}"]
+    if args.corpus:
+        shorthand += ["web.kind=embedded", f"web.corpus={json.dumps(str(args.corpus))}"]
+    own = [item for item in args.overrides if not item.startswith(_AGENT_PREFIX)]
+    return load(schema, args.config, [*shorthand, *own])
+
+
+def plan(args: argparse.Namespace, config: RolloutConfig, problems: Path, samples: int) -> Plan:
+    """Everything the run needs, checked before anything is written. Raises UsageError."""
+    if config.model is None:
+        raise ConfigError(_NO_MODEL)
+    for name, value in (("samples", samples), ("concurrency", args.concurrency)):
+        if value < 1:
+            raise ConfigError(f"{name} must be at least 1, not {value}")
+    settings = [item.removeprefix(_AGENT_PREFIX) for item in args.overrides if item.startswith(_AGENT_PREFIX)]
+    selected = read_problems(problems)[: config.limit]
+    identity = Identity(
+        agent=load_agent(args.agent, settings),
+        model=config.model,
+        web=config.web,
+        problems=hashlib.sha256(problems.read_bytes()).hexdigest(),
+        seed=args.seed,
+    )
+    return Plan(args.out, identity, tuple(selected), samples, args.concurrency, config.retries)
+
+
+def carry_out(run: Plan, kind: str) -> list[Episode]:
+    """The episodes, those of earlier calls among them. Raises RunFailed when every one errored."""
+    open_run(run.out, kind, run.identity)
+    write_problems(run.out / PROBLEMS, run.problems)
+    episodes = asyncio.run(_roll_out(run, kind))
+    errored = [episode for episode in episodes if episode.stop is StopReason.ERRORED]
+    if len(errored) == len(episodes):
+        raise RunFailed(f"every episode errored; the last one: {errored[-1].error}")
+    return episodes
+
+
+def warning(episodes: Sequence[Episode]) -> str | None:
+    """What to tell of the episodes that errored."""
+    errored = [episode for episode in episodes if episode.stop is StopReason.ERRORED]
+    if not errored:
+        return None
+    last = errored[-1].error
+    return f"{len(errored)} of {len(episodes)} episodes errored ({last}); the same command tries them again"
+
+
+async def _roll_out(run: Plan, label: str) -> list[Episode]:
+    total = len(run.problems) * run.samples
+    done = _done(run)
+    async with open_agent(run.identity.agent, run.identity.model, run.identity.web) as agent:
+        with progress(label, total=total, done=done) as bar:
+            return await rollout(
+                [problem.question for problem in run.problems],
+                samples=run.samples,
+                agent=agent,
+                seed=run.identity.seed,
+                concurrency=run.concurrency,
+                out=run.out,
+                on_episode=lambda episode: bar.advance(1, _note(episode)),
+                retries=run.retries,
+            )
+
+
+def _done(run: Plan) -> int:
+    known = read_episodes(run.out)
+    wanted = [EpisodeKey(p.question.id, s, run.identity.seed) for p in run.problems for s in range(run.samples)]
+    return sum(key in known and known[key].stop is not StopReason.ERRORED for key in wanted)
+
+
+def _note(episode: Episode) -> str:
+    return f"errored: {episode.error}" if episode.stop is StopReason.ERRORED else ""
