@@ -4,6 +4,7 @@
 * A script of turns is stateless: turn i answers the conversation that holds i assistant messages, so any number of
   conversations run at once and a resumed one goes on where it stopped. Beyond the last turn the server answers 400.
 * A turn is a text, a whole `Completion` (native calls), or a `Reply` with a status, headers and a body of its own.
+* `POST /v1/completions` is there for scripts that answer it with replies of their own.
 
     python -m inference.llm.scripted_server turns.jsonl --port 8000     (one JSON string a line)
 """
@@ -60,6 +61,7 @@ def chat_app(script: Script, requests: list[dict[str, Any]], model: str = "scrip
     return Starlette(
         routes=[
             Route("/v1/chat/completions", complete, methods=["POST"]),
+            Route("/v1/completions", complete, methods=["POST"]),
             Route("/v1/models", models, methods=["GET"]),
         ]
     )
@@ -133,10 +135,9 @@ class ScriptedServer:
 
 
 def _turn(script: Script, body: dict[str, Any]) -> Turn:
-    if callable(script):
-        turn: Turn = script(body)
-        return turn
-    place = sum(message.get("role") == "assistant" for message in body.get("messages", ()))
+    if not isinstance(script, Sequence):
+        return script(body)
+    place = sum(1 for message in body.get("messages", ()) if message.get("role") == "assistant")
     if place < len(script):
         return script[place]
     message = f"the script has {len(script)} turns; this conversation asks for one more"
