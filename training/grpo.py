@@ -85,14 +85,14 @@ class GrpoTrainer(StageTrainer):
         losses = []
         for i, batch in enumerate(batches):
             with self._accumulating(model, last=i + 1 == len(batches)):
-                loss = self._loss(model, self._prepare_inputs(batch), total)
+                loss = self.share(model, self._prepare_inputs(batch), total)
                 self.accelerator.backward(loss, **self._backward_options())
             losses.append(loss.detach())
         self._require_match(update)
         return torch.stack(losses).sum()
 
-    def _loss(self, model: Any, batch: Mapping[str, Tensor], total: int) -> Tensor:
-        """The micro-batch's share of the update's loss; its metrics are shares of token means over the update."""
+    def share(self, model: Any, batch: Mapping[str, Tensor], total: int) -> Tensor:
+        """The micro-batch's share of the loss of an update with `total` trained tokens; so are its metrics."""
         scores = self.score(model, batch, entropy=True)
         reference = None
         if self._reference is not None:

@@ -46,7 +46,7 @@ class Scores(NamedTuple):
     """Scalar, the router's load-balancing loss before its coefficient; None unless asked for or not a mixture."""
 
 
-def add_scorer(model: Any) -> None:
+def add_scorer(model: Any, *, chunk_logits: int = _CHUNK_LOGITS) -> None:
     """Let `model(input_ids=, attention_mask=, trained=, entropy=, balance=)` return `Scores`.
 
     Raises InputError for a model whose head does more than project.
@@ -55,17 +55,20 @@ def add_scorer(model: Any) -> None:
     extra = [name for name in _HEAD_TRANSFORMS if getattr(config, name, None) is not None]
     if extra:
         raise InputError(f"{config.model_type} models are not trained here: their head applies {extra[0]}")
-    model.forward = types.MethodType(_forward, model)
 
+    def forward(self: Any, *args: Any, trained: Tensor | None = None, **kwargs: Any) -> Any:
+        if trained is not None:
+            return _score(self, trained, chunk_logits, **kwargs)
+        # The class's own, not a bound one: a copy of the model (the engine's twin) must run on itself.
+        return type(self).forward(self, *args, **kwargs)
 
-def _forward(self: Any, *args: Any, trained: Tensor | None = None, **kwargs: Any) -> Any:
-    # The class's own forward, not a bound one: a copy of the model (the engine's twin) must run on itself.
-    return type(self).forward(self, *args, **kwargs) if trained is None else _score(self, trained, **kwargs)
+    model.forward = types.MethodType(forward, model)
 
 
 def _score(
     model: Any,
     trained: Tensor,
+    chunk_logits: int,
     *,
     input_ids: Tensor,
     attention_mask: Tensor,
@@ -78,7 +81,7 @@ def _score(
     wanted = trained[:, 1:]
     hidden = output.last_hidden_state[:, :-1][wanted]
     targets = input_ids[:, 1:][wanted]
-    log_probs, entropies = _head(model.get_output_embeddings(), hidden, targets, entropy)
+    log_probs, entropies = _head(model.get_output_embeddings(), hidden, targets, entropy, chunk_logits)
     return Scores(
         log_probs,
         wanted.nonzero()[:, 0],
@@ -87,8 +90,8 @@ def _score(
     )
 
 
-def _head(head: Any, hidden: Tensor, targets: Tensor, entropy: bool) -> tuple[Tensor, Tensor]:
-    rows = max(1, _CHUNK_LOGITS // head.weight.shape[0])
+def _head(head: Any, hidden: Tensor, targets: Tensor, entropy: bool, chunk_logits: int) -> tuple[Tensor, Tensor]:
+    rows = max(1, chunk_logits // head.out_features)
     if len(hidden) <= rows:
         return _score_tokens(head, hidden, targets, entropy)
     parts = [

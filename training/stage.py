@@ -53,6 +53,7 @@ def run_stage(
     """Train what `build` (checkpoint folder, metrics) returns and save it; the model folder."""
     began = time.monotonic()
     logging.set_verbosity_error()
+    logging.disable_progress_bar()
     with PartialState().main_process_first():
         open_run(out, f"train {kind}", config)
         _claim_inputs(out / "inputs.json", inputs)
