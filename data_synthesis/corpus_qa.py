@@ -54,12 +54,12 @@ _DRAWS = 20  # trees drawn over one subgraph before it is said to hold none of t
 
 
 class CorpusQAConfig(WebHopConfig):
-    pages: int = Field(default=24, ge=2)
+    shapes: dict[str, float] = Field(default={"1o": 0.25, "2c": 0.4, "2o": 0.35})
+    """As in webhop; a shape of one fact can rest on one page alone."""
+    pages: int = Field(default=40, ge=2)
     """Pages of a subgraph."""
     min_documents: int = Field(default=2, ge=1)
     """Different pages that a question must rest on."""
-    per_subgraph: int = Field(default=8, ge=1)
-    """Candidates grown over one subgraph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,55 +123,57 @@ class Corpus:
 
 
 def generate(corpus: Corpus, config: CorpusQAConfig, count: int, world: str) -> Iterator[Problem | Rejection]:
-    """Problems and rejections as they come, until `count` problems are accepted or the tries are spent."""
+    """Problems and rejections as they come: for each of `count` questions a shape is drawn and subgraphs are tried."""
     yield from corpus.rejections
     accepted: set[str] = set()
     urls = list(corpus.pages)
-    for attempt in range(count * config.tries):
-        rng = random.Random(f"corpus/{config.seed}/{world}/{attempt}")
-        seed = rng.choice(urls)
-        chosen = corpus.subgraph(seed, config.pages, rng)
-        name = f"{world}/{attempt}"
-        if len(chosen) < config.min_documents:
-            yield Rejection(name, "small_subgraph", {"seed_page": seed, "pages": len(chosen)})
-            continue
-        local = [sourced for url in chosen for sourced in corpus.stated[url]]
-        for number in range(config.per_subgraph):
-            if len(accepted) >= count:
-                return
-            outcome = _candidate(f"{name}/{number}", local, corpus.facts, config, rng, accepted, world)
+    for number in range(count):
+        rng = random.Random(f"shape/{config.seed}/{world}/{number}")
+        shape = rng.choices(list(config.shapes), list(config.shapes.values()))[0]
+        for attempt in range(config.tries):
+            key = f"{world}/{number}/{attempt}"
+            rng = random.Random(f"corpus/{config.seed}/{key}")
+            chosen = corpus.subgraph(rng.choice(urls), config.pages, rng)
+            if len(chosen) < config.min_documents:
+                yield Rejection(key, "small_subgraph", {"seed_page": chosen[0], "pages": len(chosen)})
+                continue
+            local = [sourced for url in chosen for sourced in corpus.stated[url]]
+            outcome = _Try(key, shape, world, config, rng).over(local, corpus.facts, accepted)
+            yield outcome
             if isinstance(outcome, Problem):
                 accepted.add(outcome.question.text)
-            yield outcome
+                break
 
 
-def _candidate(
-    key: str,
-    local: Sequence[Sourced],
-    facts: FactTable,
-    config: CorpusQAConfig,
-    rng: random.Random,
-    accepted: set[str],
-    world: str,
-) -> Problem | Rejection:
-    known = _table(local)
-    shape = rng.choices(list(config.shapes), list(config.shapes.values()))[0]
-    draws = (grow(known, shape, config, rng) for _ in range(_DRAWS if len(known) else 0))
-    candidate = next((drawn for drawn in draws if drawn is not None), None)
-    if candidate is None:
-        return Rejection(key, "no_tree", {"shape": shape})
-    text = write_question(candidate.tree, rng)
-    described = {"question": text, "answer": candidate.answer, "shape": shape}
-    reason = "duplicate" if text in accepted else reject_reason(candidate, text, facts, config)
-    if reason is not None:
-        return Rejection(key, reason, described)
-    support = support_of(candidate, local)
-    if support is None:
-        return Rejection(key, "unsupported", described)
-    pages = tuple(dict.fromkeys(sourced.url for sourced in support))
-    if len(pages) < config.min_documents:
-        return Rejection(key, "few_documents", described, pages)
-    return _problem(candidate, text, world, support, pages)
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """One attempt at a question of a shape."""
+
+    key: str
+    shape: str
+    world: str
+    config: CorpusQAConfig
+    rng: random.Random
+
+    def over(self, local: Sequence[Sourced], facts: FactTable, accepted: set[str]) -> Problem | Rejection:
+        """Grown over the facts of a subgraph, proved over those of the corpus."""
+        known = _table(local)
+        draws = (grow(known, self.shape, self.config, self.rng) for _ in range(_DRAWS if len(known) else 0))
+        candidate = next((drawn for drawn in draws if drawn is not None), None)
+        if candidate is None:
+            return Rejection(self.key, "no_tree", {"shape": self.shape})
+        text = write_question(candidate.tree, self.rng)
+        described = {"question": text, "answer": candidate.answer, "shape": self.shape}
+        reason = "duplicate" if text in accepted else reject_reason(candidate, text, facts, self.config)
+        if reason is not None:
+            return Rejection(self.key, reason, described)
+        support = support_of(candidate, local)
+        if support is None:
+            return Rejection(self.key, "unsupported", described)
+        pages = tuple(dict.fromkeys(sourced.url for sourced in support))
+        if len(pages) < self.config.min_documents:
+            return Rejection(self.key, "few_documents", described, pages)
+        return _problem(candidate, text, self.world, support, pages)
 
 
 def support_of(candidate: Candidate, local: Sequence[Sourced]) -> list[Sourced] | None:

@@ -12,11 +12,15 @@ from configs.errors import ConfigError, InputError
 from configs.loader import PACKAGED, content_hash, load, resolve, save_resolved
 from configs.run_folder import open_run
 from configs.schema import Config
+from data_synthesis.midtrain import MidtrainConfig
+from data_synthesis.pairs import PairsConfig
+from data_synthesis.sft_set import SftSetConfig
 from eval.config import EvalConfig
 from inference.agent import AgentConfig
 from inference.llm.config import ModelChoice
 from inference.web.config import WebChoice
 from rollout_env.config import RolloutConfig
+from scripts.commands.synth import CorpusSynthConfig, WebHopSynthConfig
 
 
 class Mode(StrEnum):
@@ -58,13 +62,19 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "tools": WebChoice,
     "rollout": RolloutConfig,
     "eval": EvalConfig,
+    "synth/webhop": WebHopSynthConfig,
+    "synth/corpus": CorpusSynthConfig,
+    "data/midtrain": MidtrainConfig,
+    "data/sft": SftSetConfig,
+    "data/pairs": PairsConfig,
 }
-"""Folder under configs/ -> the schema each of its YAML files loads with."""
+"""File or folder under configs/ -> the schema its YAML loads with."""
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGED.rglob("*.yaml")), ids=lambda path: str(path.relative_to(PACKAGED)))
 def test_every_packaged_yaml_loads(path: Path):
-    assert load(SCHEMAS[path.parent.name], [path], environ={})
+    name = path.relative_to(PACKAGED).with_suffix("").as_posix()
+    assert load(SCHEMAS.get(name) or SCHEMAS[path.parent.name], [path], environ={})
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,6 @@ EXAMPLES = 5
 
 
 class SynthConfig(Config):
-    corpus: Path
     count: int = Field(default=200, ge=1)
     """Questions wanted, before held-out ones are drawn."""
     heldout: int = Field(default=0, ge=0)
@@ -51,16 +50,23 @@ class CorpusSynthConfig(SynthConfig):
     generator: corpus_qa.CorpusQAConfig = corpus_qa.CorpusQAConfig()
 
 
+class WebHopRun(WebHopSynthConfig):
+    corpus: Path
+
+
+class CorpusRun(CorpusSynthConfig):
+    corpus: Path
+
+
 Outcome = Problem | Rejection
 
 
 def run(args: argparse.Namespace) -> int:
-    schema: type[WebHopSynthConfig] | type[CorpusSynthConfig]
-    schema = WebHopSynthConfig if args.method == "webhop" else CorpusSynthConfig
+    schema: type[WebHopRun] | type[CorpusRun] = WebHopRun if args.method == "webhop" else CorpusRun
     own = [f"corpus={json.dumps(str(args.corpus))}", f"generator.seed={args.seed}"]
     config = load(schema, [resolve("synth", args.method), *args.config], [*own, *args.overrides])
     name = corpus_name(config.corpus)
-    if isinstance(config, WebHopSynthConfig):
+    if isinstance(config, WebHopRun):
         reasons: Sequence[str] = WEBHOP_REASONS
         outcomes = _webhop(config, name)
     else:
@@ -76,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _webhop(config: WebHopSynthConfig, name: str) -> Iterator[Outcome]:
+def _webhop(config: WebHopRun, name: str) -> Iterator[Outcome]:
     facts = read_facts(config.corpus)
     return _keyed(webhop.generate(facts, config.generator, config.count, name))
 
@@ -90,7 +96,7 @@ def _keyed(outcomes: Iterator[Problem | webhop.Rejection]) -> Iterator[Outcome]:
             yield Rejection(str(number), outcome.reason, candidate)
 
 
-def _corpus(config: CorpusSynthConfig, name: str) -> Iterator[Outcome]:
+def _corpus(config: CorpusRun, name: str) -> Iterator[Outcome]:
     pages = list(read_pages(config.corpus))
     RecordedWeb(pages)  # no two pages may share an address
     return corpus_qa.generate(corpus_qa.Corpus(pages), config.generator, config.count, name)
