@@ -11,26 +11,21 @@
 
 import argparse
 import json
-import socket
 import sys
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from configs.errors import InfraError
 from inference.llm.protocol import Completion
+from inference.local_server import LocalServer
 from inference.types import Finish
-
-_START_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,42 +87,19 @@ def payload(completion: Completion, model: str) -> dict[str, Any]:
     }
 
 
-class ScriptedServer:
+class ScriptedServer(LocalServer):
     """`with ScriptedServer(script) as server:` serves at `server.base_url` on a thread of its own."""
 
     def __init__(self, script: Script, *, port: int = 0) -> None:
         """Port 0: any free one."""
         self.requests: list[dict[str, Any]] = []
         """Bodies of the completions asked for, in order."""
-        self._port = port
-        app = chat_app(script, self.requests)
-        self._server = uvicorn.Server(
-            uvicorn.Config(app, log_level="critical", access_log=False, lifespan="off", timeout_graceful_shutdown=1)
-        )
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
+        super().__init__(chat_app(script, self.requests), port)
 
     @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1"
-
-    def __enter__(self) -> "ScriptedServer":
-        try:
-            self._socket.bind(("127.0.0.1", self._port))
-        except OSError as error:
-            raise InfraError(f"port {self._port}: {error.strerror}") from error
-        self._thread.start()
-        deadline = time.monotonic() + _START_SECONDS
-        while not self._server.started:
-            if not self._thread.is_alive() or time.monotonic() > deadline:
-                raise InfraError("the scripted server did not start")
-            time.sleep(0.002)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.should_exit = True
-        self._thread.join(_START_SECONDS)
-        self._socket.close()
+        """Up to and including the version, while the server runs."""
+        return f"{self.base}/v1"
 
     def wait(self) -> None:
         """Until the server is told to stop."""
@@ -151,7 +123,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8000)
     options = parser.parse_args()
     turns = [json.loads(line) for line in options.turns.read_text(encoding="utf-8").splitlines() if line.strip()]
-    with ScriptedServer(turns, port=options.port) as server:
+    with suppress(KeyboardInterrupt), ScriptedServer(turns, port=options.port) as server:
         sys.stderr.write(f"serving {len(turns)} turns at {server.base_url}\n")
         server.wait()
 
