@@ -21,6 +21,7 @@ from inference.llm.config import ModelChoice
 from inference.web.config import WebChoice
 from rollout_env.config import RolloutConfig
 from scripts.commands.synth import CorpusSynthConfig, WebHopSynthConfig
+from training.train_config import DpoConfig, GrpoConfig, LmConfig
 
 
 class Mode(StrEnum):
@@ -67,14 +68,24 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "data/midtrain": MidtrainConfig,
     "data/sft": SftSetConfig,
     "data/pairs": PairsConfig,
+    "train/mid": LmConfig,
+    "train/sft": LmConfig,
+    "train/dpo": DpoConfig,
+    "train/grpo": GrpoConfig,
 }
 """File or folder under configs/ -> the schema its YAML loads with."""
+GIVEN = {
+    "train": ["model=model", "data=[data.jsonl]"],
+    "train/grpo": ["model=model", "problems=problems.jsonl"],
+}
+"""File or folder under configs/ -> what its YAML leaves to the command line."""
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGED.rglob("*.yaml")), ids=lambda path: str(path.relative_to(PACKAGED)))
 def test_every_packaged_yaml_loads(path: Path):
     name = path.relative_to(PACKAGED).with_suffix("").as_posix()
-    assert load(SCHEMAS.get(name) or SCHEMAS[path.parent.name], [path], environ={})
+    schema = SCHEMAS.get(name) or SCHEMAS[path.parent.name]
+    assert load(schema, [path], GIVEN.get(name) or GIVEN.get(path.parent.name, []), environ={})
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ pytest.importorskip("torch", reason="the train extra is not installed")
 import torch
 
 from training.collate import Shape, collate, plan
-from training.loss import PolicyTerms, advantages, dpo_loss, grpo_loss, k3, masked_nll, token_weights
+from training.loss import advantages, dpo_loss, grpo_loss, k3, masked_nll, token_weights
 from training.rows import Row
+from training.train_config import PolicyTerms
 
 
 def column(*values, grad=False):

@@ -100,6 +100,10 @@ def assert_only_written(model, batch, loss, renderer, expected):
     assert int(scored.sum()) == expected
 
 
+UNCLIPPED = {"clip_low": 0.99, "clip_high": 1e6, "kl_entropy": 0.1}
+"""Recorded log-probabilities are made up here: a clip would leave some tokens without a gradient."""
+
+
 @pytest.fixture(scope="module")
 def trainers(policy, renderer, tmp_path_factory):
     """One trainer of each stage over the same weights, never run."""
@@ -117,7 +121,11 @@ def trainers(policy, renderer, tmp_path_factory):
         "lm": made(LmTrainer, config_of(LmConfig, data | {"stage": "sft"})),
         "dpo": made(DpoTrainer, config_of(DpoConfig, data)),
         # The recorded log-probabilities are made up: a clip would leave some tokens without a gradient.
-        "grpo": made(GrpoTrainer, grpo_config(common, clip_low=0.99, clip_high=1e6), renderer=renderer),
+        "grpo": made(
+            GrpoTrainer,
+            grpo_config(common, objective={"clip_low": 0.99, "clip_high": 1e6, "kl_entropy": 0.1}),
+            renderer=renderer,
+        ),
     }
 
 
@@ -127,7 +135,7 @@ def config_of(kind, values):
 
 def grpo_config(values, **more):
     grpo = {"agent": "embedded", "web": {"kind": "embedded"}, "problems": "unused", "updates": 1, "questions": 1}
-    return config_of(GrpoConfig, grpo | {"samples": 2, "kl_entropy": 0.1} | values | more)
+    return config_of(GrpoConfig, grpo | {"samples": 2, "objective": {"kl_entropy": 0.1}} | values | more)
 
 
 PROPERTY = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -351,7 +359,7 @@ def test_training_lowers_the_loss(policy, renderer, tmp_path, stage):
 
 
 def test_grpo_raises_the_reward_on_the_policy_it_samples_from(policy, renderer, tmp_path):
-    grpo_run(policy, renderer, tmp_path, turn=1, updates=20, kl=0.0, kl_entropy=0.0, optimizer={"lr": 0.05})(
+    grpo_run(policy, renderer, tmp_path, turn=1, updates=20, objective={"kl": 0.0}, optimizer={"lr": 0.05})(
         tmp_path / "out"
     )
     records = read_metrics(tmp_path / "out" / "metrics.jsonl")

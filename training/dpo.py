@@ -22,14 +22,14 @@ from inference.llm.render import ChatMLRenderer
 from inference.records import read_records
 from training.collate import Shape, collate
 from training.loss import dpo_loss, masked_nll
-from training.metrics import Metrics
+from training.metrics import Metrics, Progress
 from training.model import load_model
 from training.reference import frozen_reference
 from training.rows import Pair, Refusal, Renderer, Row, RowError, admit, rows_from_episode
 from training.scorer import Scores, add_scorer
 from training.stage import plan_data, run_stage, write_refusals
 from training.train_config import DpoConfig
-from training.trainer import Objective, Plan, Progress, StageTrainer
+from training.trainer import Objective, Plan, StageTrainer
 
 _SAME = 1e-3
 """Nats a trajectory: what two evaluations of one model may differ by."""

@@ -32,8 +32,8 @@ from rollout_env.outcome import Outcome
 from rollout_env.sample import Sample
 from training.collate import Shape, collate, pack
 from training.engine import SlotEngine
-from training.loss import Denominator, advantages, grpo_loss, token_weights
-from training.metrics import Metrics
+from training.loss import advantages, grpo_loss, token_weights
+from training.metrics import Metrics, Progress
 from training.model import load_model
 from training.reference import frozen_reference
 from training.rollouts import AgentRollouts, RolloutSource, agent_file
@@ -41,7 +41,7 @@ from training.rows import Renderer, Row, RowError, admit, rows_from_episode
 from training.scorer import add_scorer
 from training.stage import run_stage
 from training.train_config import GrpoConfig
-from training.trainer import Plan, Progress, StageTrainer
+from training.trainer import Plan, StageTrainer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +65,8 @@ class GrpoTrainer(StageTrainer):
         self.sample: Callable[[int], Sequence[Sample]] = lambda update: []
         """Judged rollouts of an update under the present weights; set before training."""
         self._renderer = renderer
-        self._reference = frozen_reference(config, self) if config.kl or config.kl_entropy else None
+        uses_kl = config.objective.kl > 0 or config.objective.kl_entropy > 0
+        self._reference = frozen_reference(config, self) if uses_kl else None
 
     def denominators(self, batch: Mapping[str, Tensor]) -> Tensor:
         """None that the base class could count: `credit` holds them."""
@@ -100,7 +101,7 @@ class GrpoTrainer(StageTrainer):
                 reference = self.score(self._reference, batch, train=False).log_probs
         behaviour = batch["logprobs"][:, 1:][batch["trained"][:, 1:]]
         advantage, weights = batch["advantages"][scores.rows], batch["token_weights"][scores.rows]
-        terms = grpo_loss(scores.log_probs, behaviour, reference, advantage, weights, self._grpo.terms)
+        terms = grpo_loss(scores.log_probs, behaviour, reference, advantage, weights, self._grpo.objective)
         assert scores.entropy is not None
         parts = {
             "entropy": scores.entropy,
@@ -169,13 +170,13 @@ def credit(samples: Sequence[Sample], renderer: Renderer, config: GrpoConfig) ->
 
     Raises RunFailed where a clean rollout cannot be trained as it was recorded: leaving it out would bias the update.
     """
-    gains = group_advantages(samples, by_std=config.by_std)
+    gains = group_advantages(samples, by_std=config.objective.by_std)
     rollouts = [
         (rows, gain)
         for sample, gain in zip(samples, gains, strict=True)
         if gain is not None and (rows := _rows(sample, renderer, config.max_tokens))
     ]
-    return _weighted(rollouts, config.denominator)
+    return _weighted(rollouts, config)
 
 
 def group_advantages(samples: Sequence[Sample], *, by_std: bool) -> list[float | None]:
@@ -265,9 +266,9 @@ def _rows(sample: Sample, renderer: Renderer, max_tokens: int) -> list[Row]:
     return rows
 
 
-def _weighted(rollouts: Sequence[tuple[list[Row], float]], denominator: Denominator) -> list[CreditedRow]:
+def _weighted(rollouts: Sequence[tuple[list[Row], float]], config: GrpoConfig) -> list[CreditedRow]:
     tokens = [sum(int(row.trained.sum()) for row in rows) for rows, _ in rollouts]
-    weights = token_weights(tokens, denominator) if rollouts else []
+    weights = token_weights(tokens, config.objective.denominator) if rollouts else []
     return [
         CreditedRow(row, gain, weight) for (rows, gain), weight in zip(rollouts, weights, strict=True) for row in rows
     ]

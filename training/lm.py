@@ -18,13 +18,13 @@ from inference.records import read_records
 from inference.types import Episode
 from training.collate import Shape, collate
 from training.loss import masked_nll
-from training.metrics import Metrics
+from training.metrics import Metrics, Progress
 from training.model import load_model
 from training.rows import Refusal, Renderer, Row, RowError, Target, admit, rows_from_episode, target_row
 from training.scorer import Scores, add_scorer
 from training.stage import plan_data, run_stage, write_refusals
 from training.train_config import LmConfig
-from training.trainer import Objective, Plan, Progress, StageTrainer
+from training.trainer import Objective, Plan, StageTrainer
 
 
 class LmTrainer(StageTrainer):

@@ -19,14 +19,13 @@ Shapes: n trained tokens of a micro-batch, in row order; p pairs. Only trained t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-Denominator = Literal["rollout", "token"]
+from training.train_config import PolicyTerms
 
 
 def masked_nll(log_probs: Tensor, weights: Tensor, items: Tensor | float) -> Tensor:
@@ -62,27 +61,11 @@ def advantages(rewards: Sequence[float | None], *, by_std: bool = False) -> list
     return [None if r is None else (r - mean) / scale for r in rewards]
 
 
-def token_weights(tokens: Sequence[int], denominator: Denominator) -> list[float]:
+def token_weights(tokens: Sequence[int], denominator: Literal["rollout", "token"]) -> list[float]:
     """The weight u of the tokens of each rollout, given the trained tokens T_i of every rollout of the update."""
     if denominator == "token":
         return [1.0 / sum(tokens)] * len(tokens)
     return [1.0 / (len(tokens) * n) for n in tokens]
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyTerms:
-    """Coefficients of `grpo_loss`."""
-
-    clip_low: float
-    """The ratio is clipped below at 1 - clip_low."""
-    clip_high: float
-    """The ratio is clipped above at 1 + clip_high."""
-    kl: float
-    """beta, KL weight of every token."""
-    kl_entropy: float
-    """beta_entropy, added for unlikely tokens of rollouts with a negative advantage."""
-    tau: float
-    """Log-probability (nats) below which a token is unlikely."""
 
 
 class GrpoTerms(NamedTuple):

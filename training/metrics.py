@@ -4,7 +4,7 @@
   has the same steps as one that was not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,9 @@ from configs.errors import StorageError, boundary
 from inference.records import append_record, encode, read_records
 
 KIND = "metrics"
+
+Progress = Callable[[int, int, Mapping[str, float]], None]
+"""Called after each optimizer step: steps done, steps in all, the step's metrics."""
 
 
 class Metrics:

@@ -12,7 +12,6 @@ from pydantic import Field, model_validator
 from configs.schema import Config
 from inference.web.config import WebConfig
 from rollout_env.reward import RewardConfig
-from training.loss import Denominator, PolicyTerms
 
 
 class OptimizerConfig(Config):
@@ -107,6 +106,25 @@ class EngineConfig(Config):
     """Prompt tokens computed in one pass."""
 
 
+class PolicyTerms(Config):
+    """Coefficients of the grpo objective; `training.loss` has the formula."""
+
+    clip_low: float = Field(default=0.2, gt=0, lt=1)
+    """The ratio is clipped below at 1 - clip_low."""
+    clip_high: float = Field(default=0.2, gt=0)
+    """The ratio is clipped above at 1 + clip_high."""
+    kl: float = Field(default=0.001, ge=0)
+    """beta_0: KL weight of every token."""
+    kl_entropy: float = Field(default=0.0, ge=0)
+    """beta_ent: added for unlikely tokens of rollouts with a negative advantage."""
+    tau: float = Field(default=-3.0, le=0)
+    """Nats; a token is unlikely when its log-probability under the current policy is below this."""
+    by_std: bool = False
+    """Divide advantages by the group's standard deviation (Flow-GRPO)."""
+    denominator: Literal["rollout", "token"] = "rollout"
+    """What weighs the same: every rollout, or every token."""
+
+
 class GrpoConfig(StageConfig):
     """Policy optimisation on the policy's own rollouts, each used for one update."""
 
@@ -125,18 +143,7 @@ class GrpoConfig(StageConfig):
     concurrency: int = Field(default=64, ge=1)
     """Rollouts in flight at once. Changes the speed only."""
     reward: RewardConfig = RewardConfig()
-    by_std: bool = False
-    """Divide advantages by the group's standard deviation (Flow-GRPO)."""
-    denominator: Denominator = "rollout"
-    """What weighs the same: every rollout, or every token."""
-    clip_low: float = Field(default=0.2, gt=0, lt=1)
-    clip_high: float = Field(default=0.2, gt=0)
-    kl: float = Field(default=0.001, ge=0)
-    """beta_0."""
-    kl_entropy: float = Field(default=0.0, ge=0)
-    """beta_ent: added where the advantage is negative and the token unlikely."""
-    tau: float = Field(default=-3.0, le=0)
-    """Nats; a token is unlikely when its log-probability under the current policy is below this."""
+    objective: PolicyTerms = PolicyTerms()
     max_mismatch: float = Field(default=1e-3, gt=0)
     """Nats. The run fails, before the step, when engine and trainer differ by more on the mean sampled token."""
     engine: EngineConfig = EngineConfig()
@@ -146,7 +153,3 @@ class GrpoConfig(StageConfig):
         if self.max_tokens < self.engine.context:
             raise ValueError("max_tokens is below engine.context: a rollout could be too long to train")
         return self
-
-    @property
-    def terms(self) -> PolicyTerms:
-        return PolicyTerms(self.clip_low, self.clip_high, self.kl, self.kl_entropy, self.tau)

@@ -22,12 +22,9 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from configs.errors import RunFailed, StorageError, boundary
 from training.checkpoint import ExpertSafeTrainerMixin
-from training.metrics import Metrics
+from training.metrics import Metrics, Progress
 from training.scorer import Scores
 from training.train_config import StageConfig
-
-Progress = Callable[[int, int, Mapping[str, float]], None]
-"""Called after each optimizer step: steps done, steps in all, the step's metrics."""
 
 COMPLETE = "complete"
 """The mark of a whole checkpoint."""

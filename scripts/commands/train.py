@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from configs.loader import load, resolve
 from scripts.progress import Bar, progress
+from training.metrics import Progress
 from training.train_config import DpoConfig, GrpoConfig, LmConfig, StageConfig
-from training.trainer import Progress
 
 C = TypeVar("C", bound=StageConfig)
 
