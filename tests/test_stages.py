@@ -33,8 +33,8 @@ from training.metrics import Metrics, read_metrics
 from training.model import load_model, new_model, tiny_config
 from training.rows import Pair, Refusal, Target, rows_from_episode, target_row
 from training.scorer import add_scorer
-from training.train_config import DpoConfig, GrpoConfig, LmConfig
-from training.trainer import Plan
+from training.train_config import DpoConfig, GrpoConfig, LmConfig, OptimizerConfig
+from training.trainer import Plan, rate_factor
 
 VOCABULARY = 512
 POLICY_ONLY = range(470, VOCABULARY)
@@ -226,6 +226,19 @@ def test_one_rollout_one_vote(renderer):
     key = lambda q, i: Episode(EpisodeKey(q, i), (), StopReason.ANSWERED)  # noqa: E731
     samples = [sample_of(key(q, i), r) for q, group in rewards.items() for i, r in enumerate(group)]
     assert group_advantages(samples, by_std=False) == [0.5, -0.5, None, None, None, None, 0.0, None, None]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("constant", [1 / 3, 2 / 3, 1.0, 1.0, 1.0, 1.0]),
+        ("linear", [1 / 3, 2 / 3, 1.0, 0.75, 0.5, 0.25]),
+        ("cosine", [1 / 3, 2 / 3, 1.0, 0.8536, 0.5, 0.1464]),
+    ],
+)
+def test_no_step_has_rate_zero(schedule, expected):
+    config = OptimizerConfig(lr=1.0, schedule=schedule, warmup_steps=2)
+    assert [rate_factor(i, steps=6, config=config) for i in range(6)] == pytest.approx(expected, abs=1e-4)
 
 
 # ---- whole runs ----

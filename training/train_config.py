@@ -20,9 +20,9 @@ class OptimizerConfig(Config):
     lr: float = Field(gt=0)
     """Learning rate at its highest."""
     schedule: Literal["constant", "cosine", "linear"] = "cosine"
-    """What follows the warm-up: hold, or fall to 0 at the last step."""
+    """What follows the warm-up: hold, or fall towards 0, which the step after the last would have."""
     warmup_steps: int = Field(default=0, ge=0)
-    """Optimizer steps over which the rate rises from 0."""
+    """Steps whose rate is lower than `lr`: 1/(n+1) of it at the first, n/(n+1) at the n-th."""
     weight_decay: float = Field(default=0.0, ge=0)
     """Decoupled; not applied to norms and biases."""
     beta1: float = Field(default=0.9, ge=0, lt=1)

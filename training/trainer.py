@@ -9,14 +9,17 @@
 * One metrics record a step; its extra values are means over the step on the main process.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import Dataset
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
@@ -24,7 +27,7 @@ from configs.errors import RunFailed, StorageError, boundary
 from training.checkpoint import ExpertSafeTrainerMixin
 from training.metrics import Metrics, Progress
 from training.scorer import Scores
-from training.train_config import StageConfig
+from training.train_config import OptimizerConfig, StageConfig
 
 COMPLETE = "complete"
 """The mark of a whole checkpoint."""
@@ -56,6 +59,7 @@ class StageTrainer(ExpertSafeTrainerMixin, Trainer):
 
     loss_is_scaled_for_ga = True
     """Told to the base class: the loss is divided by the step's counts already."""
+    lr_scheduler: Any
 
     def __init__(
         self,
@@ -133,6 +137,13 @@ class StageTrainer(ExpertSafeTrainerMixin, Trainer):
         for name, part in parts.items():
             self._sums[name] = self._sums.get(name, 0.0) + part
 
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        if self.lr_scheduler is None:
+            factor = partial(rate_factor, steps=num_training_steps, config=self._config.optimizer)
+            self.lr_scheduler = LambdaLR(self.optimizer if optimizer is None else optimizer, factor)
+            self._created_lr_scheduler = True
+        return self.lr_scheduler
+
     def _clip_grad_norm(self, model: Any) -> Any:
         norm = super()._clip_grad_norm(model)
         value, limit = float(norm), self._config.optimizer.stop_above
@@ -169,6 +180,16 @@ class StageTrainer(ExpertSafeTrainerMixin, Trainer):
                 (folder / COMPLETE).touch()
 
 
+def rate_factor(step: int, *, steps: int, config: OptimizerConfig) -> float:
+    """Factor on the learning rate of step 0, 1, ... of `steps`. No step of the run has rate 0 (transformers' do)."""
+    if step < config.warmup_steps:
+        return (step + 1) / (config.warmup_steps + 1)
+    passed = (step - config.warmup_steps) / max(1, steps - config.warmup_steps)
+    if config.schedule == "cosine":
+        return 0.5 * (1.0 + math.cos(math.pi * min(1.0, passed)))
+    return max(0.0, 1.0 - passed) if config.schedule == "linear" else 1.0
+
+
 def _only_item(items: Sequence[Any]) -> Any:
     """The loader's batches hold one item, which is a micro-batch."""
     return items[0]
@@ -186,8 +207,6 @@ def _arguments(config: StageConfig, folder: Path, steps: int, accumulate: int) -
         remove_unused_columns=False,
         dataloader_pin_memory=False,
         learning_rate=optimizer.lr,
-        lr_scheduler_type=optimizer.schedule if optimizer.schedule != "constant" else "constant_with_warmup",
-        warmup_steps=optimizer.warmup_steps,
         weight_decay=optimizer.weight_decay,
         adam_beta1=optimizer.beta1,
         adam_beta2=optimizer.beta2,
