@@ -3,6 +3,11 @@
     with progress("sft", total=400, done=120) as bar:
         bar.advance(1, note="loss 0.12")
 
+    with board() as bars:  # several at once, told where they stand
+        bar = bars.bar("sft", total=400, done=120)
+        bar.set(121, note="loss 0.12")
+        bar.close()
+
 * The estimate counts the work of this process only: what a resumed run had done before says nothing about its speed.
 * Without a terminal a line is printed at the start, every `every` seconds while work goes on, and at the end.
 * Bars go to stderr; stdout is for results.
@@ -25,6 +30,36 @@ class Bar(Protocol):
     def advance(self, n: int = 1, note: str = "") -> None:
         """`n` more units are done; `note` replaces the note shown before, "" keeps it."""
         ...
+
+
+class BoardBar(Protocol):
+    def set(self, done: int, total: int | None = None, note: str = "") -> None:
+        """`done` units are done; a total of None and a note of "" keep what was told before."""
+        ...
+
+    def close(self) -> None:
+        """The work is over: on a terminal the bar gives way to a line."""
+        ...
+
+
+class Board(Protocol):
+    def bar(self, label: str, total: int | None = None, done: int = 0) -> BoardBar:
+        """One more bar. While its total is unknown, what is done counts as done before."""
+        ...
+
+
+@contextmanager
+def board(
+    stream: TextIO | None = None, every: float = 10.0, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Board]:
+    """Several bars at once, that come and go."""
+    stream = stream or sys.stderr
+    if not stream.isatty():
+        yield _LineBoard(stream, every, clock)
+        return
+    columns = (_plain("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), _plain(_TAIL))
+    with Progress(*columns, console=Console(file=stream)) as live:
+        yield _LiveBoard(live, clock)
 
 
 @contextmanager
@@ -126,6 +161,51 @@ class _Live:
         self.note = note or self.note
         tail = " · ".join(part for part in (_left(self.pace), self.note) if part)
         self.live.update(self.task, advance=n, tail=tail)
+
+
+@dataclass(slots=True)
+class _LineBoard:
+    stream: TextIO
+    every: float
+    clock: Callable[[], float]
+
+    def bar(self, label: str, total: int | None = None, done: int = 0) -> BoardBar:
+        return _BoardBar(_Lines(label, Pace(total, done, self.clock), self.stream, self.every))
+
+
+@dataclass(slots=True)
+class _LiveBoard:
+    live: Progress
+    clock: Callable[[], float]
+
+    def bar(self, label: str, total: int | None = None, done: int = 0) -> BoardBar:
+        task = self.live.add_task(label, total=total, completed=done, tail="")
+        return _BoardBar(_Live(self.live, task, Pace(total, done, self.clock)), label)
+
+
+@dataclass(slots=True)
+class _BoardBar:
+    bar: "_Lines | _Live"
+    label: str = ""
+
+    def set(self, done: int, total: int | None = None, note: str = "") -> None:
+        pace = self.bar.pace
+        if total is not None and pace.total is None:
+            pace.total, pace.done = total, done
+            pace.begun_with, pace.begun_at = done, pace.clock()
+            if isinstance(self.bar, _Live):
+                self.bar.live.update(self.bar.task, total=total, completed=done)
+        if done != pace.done or note:
+            self.bar.advance(done - pace.done, note)
+
+    def close(self) -> None:
+        if isinstance(self.bar, _Lines):
+            self.bar.close()
+            return
+        pace = self.bar.pace
+        self.bar.live.remove_task(self.bar.task)
+        told = (f"{self.label} {pace.done}", _clock(pace.elapsed), self.bar.note)
+        self.bar.live.console.print(" · ".join(part for part in told if part), markup=False, highlight=False)
 
 
 def _plain(template: str) -> TextColumn:

@@ -1,0 +1,243 @@
+"""The step `report`: everything the demo found, as report.html, report.md and, for programs, tables.json.
+
+* Inputs: `arm_NAME` (folders with scores.jsonl, in the order of the stages), `verified` (that step's folder),
+  `stage_NAME` (train steps), `funnel_NAME` (steps that kept and turned down), `problems` (the held-out file).
+* tables.json holds what a run's seed decides (accuracy, tests, losses, rewards, counts) and no time or memory: an
+  interrupted run and one that was not have the same.
+* `about.json` of the pipeline's folder, where there is one, tells command, versions and memory of the run as a whole.
+"""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from configs.schema import Config
+from eval.compare import Comparison, compare
+from eval.report import write_report
+from eval.score import QuestionScore, Summary, read_scores, summarise
+from eval.sections import Cell, Funnel, Lines, Report, Section, Series, Table, TrajectoryView
+from eval.views import accuracy_bars, cost_table, hops_bars, outcome_table, paired_table, trajectory_view
+from eval.wording import interval, number, percent
+from inference.records import read_records
+from inference.types import Episode
+from inference.verify import score as evidence_score
+from rollout_env.problem import Problem, read_problems
+from scripts.steps.folder import DONE, Done, write_json
+from scripts.steps.verified import PICKED
+from scripts.steps.work import Task
+
+TABLES = "tables.json"
+ABOUT = "about.json"
+_EXAMPLES = 3
+_CURVES = {"mid": ("loss",), "sft": ("loss",), "dpo": ("dpo", "accuracy"), "grpo": ("reward", "accuracy")}
+"""Metrics drawn of each stage."""
+
+
+class ReportSettings(Config):
+    title: str
+    samples: int
+    """n, candidates a question in the verification pass."""
+
+
+def run(task: Task) -> dict[str, Any]:
+    settings = task.settings(ReportSettings)
+    arms = {name: read_scores(path) for name, path in task.inputs("arm_").items()}
+    readings = {
+        f"single × {settings.samples}": read_scores(task.input("verified") / "single"),
+        f"majority of {settings.samples}": read_scores(task.input("verified") / "majority"),
+        f"verified of {settings.samples}": read_scores(task.input("verified") / "verified"),
+    }
+    curves = {name: _metrics(path) for name, path in task.inputs("stage_").items()}
+    funnels = {name: _done(path).results for name, path in task.inputs("funnel_").items()}
+    summaries = {name: summarise(scores) for name, scores in (arms | readings).items()}
+    tests = _tests(arms, readings)
+    write_json(task.folder / TABLES, _tables(summaries, tests, curves, funnels))
+    report = Report(
+        settings.title,
+        (
+            accuracy_bars("Accuracy on held-out questions", summaries, _RATES),
+            outcome_table("Outcomes", summaries),
+            paired_table("What each stage changed", tests),
+            hops_bars("Accuracy by hops", {name: s for name, s in summaries.items() if " × " not in name}),
+            *_curve_sections(curves),
+            *_funnel_sections(funnels),
+            cost_table("What an episode takes", summaries),
+            _steps_table(task),
+            *_examples(task, readings[f"verified of {settings.samples}"]),
+            *_about(Path(ABOUT)),
+        ),
+        _SUBTITLE,
+        _figures(summaries),
+    )
+    write_report(report, task.folder)
+    return {name: summary.accuracy.mean for name, summary in summaries.items()}
+
+
+_SUBTITLE = (
+    "Questions about pages of real-world facts; their answers, and the ways to them, occur in no training question. "
+    "Every model answers the same ones."
+)
+_RATES = "With 95% intervals over questions."
+
+
+def _tests(
+    arms: Mapping[str, Sequence[QuestionScore]], readings: Mapping[str, Sequence[QuestionScore]]
+) -> list[tuple[str, str, Comparison]]:
+    """Successive stages; then the verification pass against single answers and against the majority."""
+    names = list(arms)
+    pairs = [(a, arms[a], b, arms[b]) for a, b in zip(names, names[1:], strict=False)]
+    single, majority, verified = readings
+    pairs += [(other, readings[other], verified, readings[verified]) for other in (single, majority)]
+    return [(a, b, compare(before, after)) for a, before, b, after in pairs]
+
+
+# -- what was trained and made ----------------------------------------------------------------------------------------
+
+
+def _metrics(step: Path) -> list[dict[str, Any]]:
+    path = step / "run" / "metrics.jsonl"
+    return list(read_records(path, dict[str, Any])) if path.exists() else []
+
+
+def _curve_sections(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Section]:
+    sections: list[Section] = []
+    for name, rows in curves.items():
+        series = [
+            Series(metric, tuple((float(row["step"]), float(row[metric])) for row in rows if metric in row))
+            for metric in _CURVES[name]
+        ]
+        if rows:
+            sections.append(Lines(f"Training: {name}", tuple(series), "step", _CURVES[name][0]))
+    return sections
+
+
+def _funnel_sections(funnels: Mapping[str, Mapping[str, Any]]) -> list[Section]:
+    """One funnel a part (questions to training rows), each with its reasons."""
+    sections: list[Section] = []
+    for part, results in funnels.items():
+        sets = results if "kept" not in results else {part: results}
+        for name, funnel in sets.items():
+            rejected = funnel["rejected"]
+            kept = (("candidates", funnel["kept"] + sum(rejected.values())), ("kept", funnel["kept"]))
+            title = part if name == part else f"{part}: {name}"
+            sections.append(Funnel(f"Funnel of {title.replace('_', ' ')}", kept, tuple(rejected.items())))
+    return sections
+
+
+def _done(folder: Path) -> Done:
+    return Done(**json.loads((folder / DONE).read_text(encoding="utf-8")))
+
+
+def _steps_table(task: Task) -> Table:
+    """Time, tokens and memory of each step this report is made from."""
+    rows: list[tuple[Cell, ...]] = []
+    folders = dict.fromkeys(_step_folder(Path(given.path)) for given in task.spec.inputs.values())
+    for folder in folders:
+        done = _done(folder)
+        tokens = done.results.get("tokens", done.results.get("sampled_tokens"))
+        rate = tokens / done.seconds if tokens and done.seconds else None
+        rows.append((folder.as_posix(), _minutes(done.seconds), done.cpu_seconds, tokens, rate, done.peak_mib))
+    columns = ("step", "time", "CPU seconds", "tokens", "tokens a second", "peak MiB")
+    note = "Tokens: trained on (padding left out) in training, sampled in rollouts. Two steps run at a time."
+    return Table("Time, tokens and memory", columns, tuple(rows), note)
+
+
+def _step_folder(path: Path) -> Path:
+    """The step that an input lies in."""
+    return next(folder for folder in (path, *path.parents) if (folder / DONE).exists())
+
+
+def _minutes(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
+# -- examples ---------------------------------------------------------------------------------------------------------
+
+
+def _examples(task: Task, scores: Sequence[QuestionScore]) -> list[TrajectoryView]:
+    """One trajectory of the fewest, the middle and the most hops: a right one whose evidence holds, if there is one."""
+    problems = {problem.question.id: problem for problem in read_problems(task.input("problems"))}
+    episodes = {e.key.question_id: e for e in read_records(task.input("verified") / PICKED, Episode)}
+    classes: dict[int, list[QuestionScore]] = defaultdict(list)
+    for score in scores:
+        classes[score.hops or 0].append(score)
+    hops = sorted(classes)
+    chosen = dict.fromkeys(hops[round(i * (len(hops) - 1) / (_EXAMPLES - 1))] for i in range(_EXAMPLES))
+    views = []
+    for count in chosen:
+        best = max(classes[count], key=lambda score: _quality(score, problems, episodes))
+        name, outcome = best.question_id, best.samples[0].outcome
+        title = f"An answer over {count} hop{'' if count == 1 else 's'}"
+        views.append(trajectory_view(title, problems[name], episodes[name], outcome))
+    return views
+
+
+def _quality(
+    score: QuestionScore, problems: Mapping[str, Problem], episodes: Mapping[str, Episode]
+) -> tuple[bool, float]:
+    problem, episode = problems[score.question_id], episodes[score.question_id]
+    return score.samples[0].correct, evidence_score(problem.question, episode).total
+
+
+# -- the whole --------------------------------------------------------------------------------------------------------
+
+
+def _figures(summaries: Mapping[str, Summary]) -> tuple[tuple[str, str], ...]:
+    shown = []
+    for name, summary in summaries.items():
+        a = summary.accuracy
+        if " × " not in name:
+            shown.append((name, f"{percent(a.mean)} ({interval(a.interval.low, a.interval.high)})"))
+    questions = next(iter(summaries.values())).accuracy.questions
+    return (("held-out questions", f"{questions:,}"), *shown)
+
+
+def _about(path: Path) -> list[Section]:
+    """How to make it again."""
+    if not path.exists():
+        return []
+    rows = tuple((name, value) for name, value in json.loads(path.read_text(encoding="utf-8")).items())
+    return [Table("How it was made", ("", ""), tuple((n, v if isinstance(v, str) else number(v)) for n, v in rows))]
+
+
+def _tables(
+    summaries: Mapping[str, Summary],
+    tests: Sequence[tuple[str, str, Comparison]],
+    curves: Mapping[str, Sequence[Mapping[str, Any]]],
+    funnels: Mapping[str, Any],
+) -> dict[str, Any]:
+    return {
+        "accuracy": {name: _estimate(summary) for name, summary in summaries.items()},
+        "tests": [
+            {"from": a, "to": b, "difference": c.test.difference, "p": _plain(c.test.p), "test": c.test.test}
+            for a, b, c in tests
+        ],
+        "curves": {
+            name: [{key: row[key] for key in row if key not in _TIMES} for row in rows] for name, rows in curves.items()
+        },
+        "funnels": funnels,
+    }
+
+
+_TIMES = frozenset({"seconds", "rollout_seconds"})
+
+
+def _estimate(summary: Summary) -> dict[str, Any]:
+    a = summary.accuracy
+    return {
+        "mean": a.mean,
+        "interval": [_plain(a.interval.low), _plain(a.interval.high)],
+        "questions": a.questions,
+        "samples": a.samples,
+        "by_hops": {hops: estimate.mean for hops, estimate in summary.by_hops.items()},
+        "outcomes": {outcome.value: count for outcome, count in summary.outcomes.items()},
+        "turns": _plain(summary.turns),
+        "sampled_tokens": _plain(summary.completion_tokens),
+    }
+
+
+def _plain(value: float) -> float | None:
+    return None if math.isnan(value) else value
