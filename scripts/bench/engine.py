@@ -29,13 +29,13 @@ class Load:
     conversations: int
     """Held at once."""
     seconds: float
-    first: int = 300
+    first: int = 200
     """Tokens of the first prompt."""
     added: int = 100
     """Prompt tokens each later turn adds."""
     sampled: int = 25
     """Tokens sampled each turn."""
-    turns: int = 6
+    turns: int = 8
     top_p: float = 1.0
 
 
