@@ -17,8 +17,9 @@ import training
 from configs.errors import ConfigError
 from configs.loader import load, resolve
 from inference.agent import AgentConfig
-from scripts.pipeline import Ref, Step, outside, step
+from scripts.pipeline import Ref, Step, closure, outside, step
 from scripts.stages_config import DemoConfig, DpoSettings, GrpoSettings, LmSettings, StudyConfig
+from scripts.steps.comparison import ComparisonSettings
 from scripts.steps.corpus import CorpusSettings
 from scripts.steps.datasets import DatasetSettings
 from scripts.steps.questions import QuestionsSettings
@@ -94,30 +95,53 @@ def common(config: DemoConfig, seed: int) -> Common:
     return Common(config, agent, base, factbook, questions, heldout)
 
 
-def run_of(common: Common, seed: int, prefix: str = "") -> Run:
-    """The pipeline of one seed, its steps' names beginning with `prefix`."""
-    return _Builder(common, seed, prefix).build()
+def run_of(common: Common, seed: int, prefix: str = "", *, without_mid: bool = False) -> Run:
+    """The pipeline of one seed, its steps' names beginning with `prefix`.
+
+    `without_mid` adds an arm: sft from the base, on the same data for as long.
+    """
+    builder = _Builder(common, seed, prefix)
+    run = builder.build()
+    if without_mid:
+        inputs = {"data_sft": run.data["sft"] / "sft.jsonl"}
+        alone = builder.train("sft_nomid", "sft", common.config.sft, common.base, **inputs)
+        run.stages["sft_nomid"] = alone
+        run.evals["sft_nomid"] = builder.evaluation("sft_nomid", alone / MODEL)
+    return run
 
 
 def demo(config: DemoConfig, seed: int) -> Step:
     """The report, which needs everything else."""
     shared = common(config, seed)
     run = run_of(shared, seed)
-    return step(
-        "report",
-        "report",
-        ReportSettings(title="Proofhound demo", samples=config.verified.samples),
-        seed,
-        problems=shared.problems,
-        verified=run.verified,
+    inputs: dict[str, Step | Ref] = {
+        "problems": shared.problems,
+        "verified": run.verified,
         **{f"arm_{name}": ref for name, ref in run.arms.items()},
         **{f"stage_{name}": one for name, one in run.stages.items()},
-        funnel_heldout_questions=shared.questions,
-        funnel_heldout=shared.heldout,
-        funnel_train_questions=run.questions,
-        funnel_train=run.train,
+        "funnel_heldout_questions": shared.questions,
+        "funnel_heldout": shared.heldout,
+        "funnel_train_questions": run.questions,
+        "funnel_train": run.train,
         **{f"funnel_data_{name}": one for name, one in run.data.items()},
-    )
+    }
+    inputs |= {f"other_{one.name}": one for one in closure([run.verified])}
+    settings = ReportSettings(title="Proofhound demo", samples=config.verified.samples)
+    return step("report", "report", settings, seed, **inputs)
+
+
+def study(config: StudyConfig, seed: int) -> Step:
+    """The comparison over seeds, which needs everything else. Held-out questions are the same for all of them."""
+    shared = common(config, seed)
+    inputs: dict[str, Step | Ref] = {}
+    for number in range(config.seeds):
+        run = run_of(shared, seed + number, f"seed{number}/", without_mid=True)
+        readings = {name: run.verified / name for name in ("single", "majority", "verified")}
+        inputs |= {f"arm_{number}_{name}": ref for name, ref in (run.arms | readings).items()}
+        inputs |= {f"stage_{number}_{name}": one for name, one in run.stages.items()}
+        inputs |= {f"other_{number}_{i}": one for i, one in enumerate(closure([run.verified]))}
+    settings = ComparisonSettings(title="Proofhound: what each stage is worth", samples=config.verified.samples)
+    return step("comparison", "comparison", settings, seed, **inputs)
 
 
 class _Builder:

@@ -16,7 +16,9 @@ import json
 import platform
 import shlex
 import shutil
+import subprocess
 import sys
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -74,9 +76,9 @@ class About:
                 "command": shlex.join(["proofhound", *sys.argv[1:]]),
                 "seed": str(self._seed),
                 "config": content_hash(self._config),
-                "versions": ", ".join(
-                    [f"proofhound {__version__}", f"python {platform.python_version()}", *_versions()]
-                ),
+                "versions": ", ".join(_versions()),
+                **_commit(),
+                "finished": datetime.now(UTC).isoformat(timespec="minutes"),
                 "machine": f"{platform.system()} {platform.machine()}, {self._config.workers} steps at a time",
                 "wall-clock seconds": round(seconds, 1),
                 "peak memory, all processes, MiB": round(peak, 1),
@@ -99,8 +101,18 @@ def publish(step: Path, out: Path, names: tuple[str, ...]) -> None:
             part.replace(out / name)
 
 
+def _commit() -> dict[str, str]:
+    """The commit of the source, where it is a git checkout."""
+    source = Path(__file__).resolve().parents[2]
+    if not (source / ".git").exists() or shutil.which("git") is None:
+        return {}
+    command = ["git", "-C", str(source), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    found = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    return {"commit": found.stdout.strip()} if found.returncode == 0 else {}
+
+
 def _versions() -> list[str]:
-    found = []
+    found = [f"proofhound {__version__}", f"python {platform.python_version()}"]
     for name in _LIBRARIES:
         try:
             found.append(f"{name} {version(name)}")

@@ -9,6 +9,7 @@ A step counts as done when its done.json holds its key.
 """
 
 import json
+import math
 import resource
 import sys
 import time
@@ -107,11 +108,19 @@ class Meter:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace `path` in one piece. Raises StorageError."""
+    """Replace `path` in one piece; a number that is none becomes null. Raises StorageError."""
     part = path.with_name(f".{path.name}.tmp")
     with boundary(StorageError, f"{path}: cannot write"):
-        part.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        part.write_text(json.dumps(_finite(value), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         part.replace(path)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _read(path: Path, record: type[R]) -> R | None:

@@ -5,7 +5,8 @@
 * Over the real facts, held-out questions have their answer on a held-out country, and no country on the way of a
   training question is one. Generated worlds know no held-out countries.
 * No question stands twice, in one set or in two: the first set has it.
-* `rejections.jsonl` has every candidate that was turned down, with the reason. This step, and no later one, reads facts.
+* `rejections.jsonl` has every candidate that was turned down, with the reason.
+* This step reads facts, no later one does.
 """
 
 import hashlib

@@ -1,16 +1,17 @@
 """The step `report`: everything the demo found, as report.html, report.md and, for programs, tables.json.
 
 * Inputs: `arm_NAME` (folders with scores.jsonl, in the order of the stages), `verified` (that step's folder),
-  `stage_NAME` (train steps), `funnel_NAME` (steps that kept and turned down), `problems` (the held-out file).
+  `stage_NAME` (train steps), `funnel_NAME` (steps that kept and turned down), `problems` (the held-out file), and
+  `other_NAME` (the rest, for their time and memory).
 * tables.json holds what a run's seed decides (accuracy, tests, losses, rewards, counts) and no time or memory: an
   interrupted run and one that was not have the same.
 * `about.json` of the pipeline's folder, where there is one, tells command, versions and memory of the run as a whole.
 """
 
 import json
-import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from configs.schema import Config
 from eval.compare import Comparison, compare
 from eval.report import write_report
 from eval.score import QuestionScore, Summary, read_scores, summarise
-from eval.sections import Cell, Funnel, Lines, Report, Section, Series, Table, TrajectoryView
+from eval.sections import Cell, Funnel, Lines, Report, Section, Series, Table, Text, TrajectoryView
 from eval.views import accuracy_bars, cost_table, hops_bars, outcome_table, paired_table, trajectory_view
 from eval.wording import interval, number, percent
 from inference.records import read_records
@@ -50,7 +51,8 @@ def run(task: Task) -> dict[str, Any]:
         f"majority of {settings.samples}": read_scores(task.input("verified") / "majority"),
         f"verified of {settings.samples}": read_scores(task.input("verified") / "verified"),
     }
-    curves = {name: _metrics(path) for name, path in task.inputs("stage_").items()}
+    curves = {name: read_curve(path) for name, path in task.inputs("stage_").items()}
+    trained = {name: _done(path).results for name, path in task.inputs("stage_").items()}
     funnels = {name: _done(path).results for name, path in task.inputs("funnel_").items()}
     summaries = {name: summarise(scores) for name, scores in (arms | readings).items()}
     tests = _tests(arms, readings)
@@ -61,13 +63,13 @@ def run(task: Task) -> dict[str, Any]:
             accuracy_bars("Accuracy on held-out questions", summaries, _RATES),
             outcome_table("Outcomes", summaries),
             paired_table("What each stage changed", tests),
-            hops_bars("Accuracy by hops", {name: s for name, s in summaries.items() if " × " not in name}),
-            *_curve_sections(curves),
+            hops_bars("Accuracy by hops", {name: summaries[name] for name in (*arms, list(readings)[-1])}),
+            *_curve_sections(curves, trained),
             *_funnel_sections(funnels),
             cost_table("What an episode takes", summaries),
-            _steps_table(task),
+            steps_table(task),
             *_examples(task, readings[f"verified of {settings.samples}"]),
-            *_about(Path(ABOUT)),
+            *about_table(Path(ABOUT)),
         ),
         _SUBTITLE,
         _figures(summaries),
@@ -88,7 +90,7 @@ def _tests(
 ) -> list[tuple[str, str, Comparison]]:
     """Successive stages; then the verification pass against single answers and against the majority."""
     names = list(arms)
-    pairs = [(a, arms[a], b, arms[b]) for a, b in zip(names, names[1:], strict=False)]
+    pairs = [(a, arms[a], b, arms[b]) for a, b in pairwise(names)]
     single, majority, verified = readings
     pairs += [(other, readings[other], verified, readings[verified]) for other in (single, majority)]
     return [(a, b, compare(before, after)) for a, before, b, after in pairs]
@@ -97,12 +99,15 @@ def _tests(
 # -- what was trained and made ----------------------------------------------------------------------------------------
 
 
-def _metrics(step: Path) -> list[dict[str, Any]]:
+def read_curve(step: Path) -> list[dict[str, Any]]:
+    """The metrics of a train step, by optimizer step; none where it was not trained."""
     path = step / "run" / "metrics.jsonl"
     return list(read_records(path, dict[str, Any])) if path.exists() else []
 
 
-def _curve_sections(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Section]:
+def _curve_sections(
+    curves: Mapping[str, Sequence[Mapping[str, Any]]], results: Mapping[str, Mapping[str, Any]]
+) -> list[Section]:
     sections: list[Section] = []
     for name, rows in curves.items():
         series = [
@@ -111,37 +116,68 @@ def _curve_sections(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[S
         ]
         if rows:
             sections.append(Lines(f"Training: {name}", tuple(series), "step", _CURVES[name][0]))
+        elif skipped := results[name].get("skipped"):
+            sections.append(Text(f"Training: {name}", (f"Not trained: {skipped}.",)))
     return sections
 
 
 def _funnel_sections(funnels: Mapping[str, Mapping[str, Any]]) -> list[Section]:
-    """One funnel a part (questions to training rows), each with its reasons."""
-    sections: list[Section] = []
-    for part, results in funnels.items():
-        sets = results if "kept" not in results else {part: results}
-        for name, funnel in sets.items():
-            rejected = funnel["rejected"]
-            kept = (("candidates", funnel["kept"] + sum(rejected.values())), ("kept", funnel["kept"]))
-            title = part if name == part else f"{part}: {name}"
-            sections.append(Funnel(f"Funnel of {title.replace('_', ' ')}", kept, tuple(rejected.items())))
+    """Held-out questions, training questions, and each training set: how many were left after each step, and why."""
+    sections: list[Section] = [
+        _questions_funnel("Held-out questions", funnels["heldout_questions"], funnels["heldout"]),
+        _questions_funnel("Training questions", funnels["train_questions"], funnels["train"]),
+    ]
+    for name, unit in (("mid", "turns to write"), ("sft", "episodes"), ("pairs", "episodes of the sft model")):
+        found = funnels[f"data_{name}"]
+        rejected = {_words(reason): count for reason, count in found["rejected"].items()}
+        if name == "pairs":
+            used = 2 * found["kept"]
+            kept = ((unit, used + sum(rejected.values())), ("in pairs", used))
+        else:
+            kept = (("candidates", found["kept"] + sum(rejected.values())), (unit, found["kept"]))
+        sections.append(Funnel(f"Training set of {'dpo' if name == 'pairs' else name}", kept, tuple(rejected.items())))
     return sections
+
+
+def _questions_funnel(title: str, drawn: Mapping[str, Any], solved: Mapping[str, Any]) -> Funnel:
+    """`drawn` and `solved` are the results of the steps `questions` and `teacher`, by set."""
+    reasons: Counter[str] = Counter()
+    for found in (*drawn.values(), *solved.values()):
+        reasons.update(found["rejected"])
+    surplus = reasons.pop("more_than_wanted", 0)
+    proved = sum(found["kept"] for found in drawn.values())
+    kept = sum(found["kept"] for found in solved.values())
+    candidates = proved + sum(sum(found["rejected"].values()) for found in drawn.values())
+    stages = (("grown", candidates), ("proved and apart", proved), ("solved by the teacher", kept + surplus))
+    note = ", ".join(f"{name} {found['kept']}" for name, found in solved.items()) if len(solved) > 1 else ""
+    return Funnel(
+        title,
+        (*stages, ("used", kept)),
+        tuple((_words(reason), count) for reason, count in reasons.most_common()),
+        f"By set: {note}." if note else "",
+    )
+
+
+def _words(reason: str) -> str:
+    return reason.replace("_", " ").replace("heldout", "held-out")
 
 
 def _done(folder: Path) -> Done:
     return Done(**json.loads((folder / DONE).read_text(encoding="utf-8")))
 
 
-def _steps_table(task: Task) -> Table:
+def steps_table(task: Task) -> Table:
     """Time, tokens and memory of each step this report is made from."""
     rows: list[tuple[Cell, ...]] = []
-    folders = dict.fromkeys(_step_folder(Path(given.path)) for given in task.spec.inputs.values())
-    for folder in folders:
+    folders = {_step_folder(Path(given.path)) for given in task.spec.inputs.values()}
+    finished = sorted(((folder / DONE).stat().st_mtime, folder) for folder in folders)
+    for _, folder in finished:
         done = _done(folder)
         tokens = done.results.get("tokens", done.results.get("sampled_tokens"))
         rate = tokens / done.seconds if tokens and done.seconds else None
         rows.append((folder.as_posix(), _minutes(done.seconds), done.cpu_seconds, tokens, rate, done.peak_mib))
     columns = ("step", "time", "CPU seconds", "tokens", "tokens a second", "peak MiB")
-    note = "Tokens: trained on (padding left out) in training, sampled in rollouts. Two steps run at a time."
+    note = "In the order they ended. Tokens: trained on (padding left out) in training, sampled in rollouts."
     return Table("Time, tokens and memory", columns, tuple(rows), note)
 
 
@@ -195,7 +231,7 @@ def _figures(summaries: Mapping[str, Summary]) -> tuple[tuple[str, str], ...]:
     return (("held-out questions", f"{questions:,}"), *shown)
 
 
-def _about(path: Path) -> list[Section]:
+def about_table(path: Path) -> list[Section]:
     """How to make it again."""
     if not path.exists():
         return []
@@ -212,7 +248,7 @@ def _tables(
     return {
         "accuracy": {name: _estimate(summary) for name, summary in summaries.items()},
         "tests": [
-            {"from": a, "to": b, "difference": c.test.difference, "p": _plain(c.test.p), "test": c.test.test}
+            {"from": a, "to": b, "difference": c.test.difference, "p": c.test.p, "test": c.test.test}
             for a, b, c in tests
         ],
         "curves": {
@@ -229,15 +265,11 @@ def _estimate(summary: Summary) -> dict[str, Any]:
     a = summary.accuracy
     return {
         "mean": a.mean,
-        "interval": [_plain(a.interval.low), _plain(a.interval.high)],
+        "interval": [a.interval.low, a.interval.high],
         "questions": a.questions,
         "samples": a.samples,
         "by_hops": {hops: estimate.mean for hops, estimate in summary.by_hops.items()},
         "outcomes": {outcome.value: count for outcome, count in summary.outcomes.items()},
-        "turns": _plain(summary.turns),
-        "sampled_tokens": _plain(summary.completion_tokens),
+        "turns": summary.turns,
+        "sampled_tokens": summary.completion_tokens,
     }
-
-
-def _plain(value: float) -> float | None:
-    return None if math.isnan(value) else value

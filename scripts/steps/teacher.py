@@ -41,7 +41,7 @@ class TeacherSettings(Config):
 
 
 class MeasuredTeacher:
-    """The teacher of one question under the limits of a model: prompts are counted, and a turn over its limit is cut."""
+    """The teacher of one question under a model's limits: prompts are counted, a turn over its limit counts as cut."""
 
     def __init__(self, teacher: Teacher, renderer: ChatMLRenderer) -> None:
         self._teacher = teacher

@@ -40,6 +40,7 @@ def run(task: Task) -> dict[str, Any]:
         return {"skipped": "no pair of a right and a wrong answer to learn from"}
     trained = _grpo(task, settings, model) if settings.stage == "grpo" else _over_data(task, settings, model)
     _pass_on(task.folder, trained)
+    shutil.rmtree(task.folder / RUN / "checkpoints", ignore_errors=True)  # nothing is left to resume
     return _results(task.folder / RUN)
 
 

@@ -6,7 +6,7 @@
     first      the first `first` candidates of each question: what any other model's evaluation is
     single     all candidates, each an answer of its own (avg@n)
     majority   the answer most candidates gave; a tie goes to the one given first
-    verified   the winner by evidence (inference.verify), which sees neither gold nor facts; picked.jsonl has its episodes
+    verified   the winner by evidence (inference.verify), which sees neither gold nor facts; picked.jsonl has them
 """
 
 import asyncio
@@ -47,7 +47,7 @@ def run(task: Task) -> dict[str, Any]:
     for episodes in candidates.values():
         episodes.sort(key=lambda episode: episode.key.sample)
     problems = [problem for problem in problems if problem.question.id in candidates]
-    results = {"questions": len(problems), "samples": settings.samples}
+    results: dict[str, Any] = {"questions": len(problems), "samples": settings.samples}
     picked = _picks(problems, candidates, _by_evidence)
     part = task.folder / f".{PICKED}.tmp"
     part.write_bytes(b"".join(encode(KIND, str(episode.key), episode) for episode in picked))

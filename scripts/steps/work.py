@@ -1,7 +1,7 @@
 """Carries out a step: reads its spec, finds its kind, writes its done.json.
 
-A kind is a module of this package with `run(task: Task) -> dict`, imported when it is needed: torch comes with the kinds
-that train and sample. It must bear being killed anywhere and called again.
+A kind is a module of this package with `run(task: Task) -> dict`, imported when it is needed: torch comes with the
+kinds that train and sample. It must bear being killed anywhere and called again.
 """
 
 import importlib
