@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import DistributedType, PartialState
+from accelerate import DistributedType
 from torch import Tensor
 
 from configs.errors import ConfigError, RunFailed
@@ -35,6 +35,7 @@ from training.engine import SlotEngine
 from training.loss import advantages, grpo_loss, token_weights
 from training.metrics import Metrics, Progress
 from training.model import load_model
+from training.processes import open_processes
 from training.reference import frozen_reference
 from training.rollouts import AgentRollouts, RolloutSource, agent_file
 from training.rows import Renderer, Row, RowError, admit, rows_from_episode
@@ -150,7 +151,7 @@ def run(
     `source` takes the place of the config's agent and web; `recorded` is the web of an embedded `web:` that names no
     corpus. Raises UsageError, InfraError, RunFailed.
     """
-    if PartialState().num_processes > 1:
+    if open_processes(deepspeed=config.deepspeed is not None).num_processes > 1:
         raise ConfigError("grpo with the in-process engine runs in one process; start it without a launcher")
     inputs = [] if source else [config.problems, agent_file(config)]
 

@@ -33,6 +33,7 @@ from inference.records import encode
 from training.checkpoint import save_model
 from training.collate import Shape, plan
 from training.metrics import Metrics
+from training.processes import open_processes, whole_parameters
 from training.rows import Refusal
 from training.train_config import DataStageConfig, StageConfig
 from training.trainer import COMPLETE, StageTrainer
@@ -54,7 +55,7 @@ def run_stage(
     began = time.monotonic()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    with PartialState().main_process_first():
+    with open_processes(deepspeed=config.deepspeed is not None).main_process_first():
         open_run(out, f"train {kind}", config)
         _claim_inputs(out / "inputs.json", inputs)
     if (out / DONE).exists():
@@ -123,9 +124,11 @@ def _digest(file: Path) -> str:
 
 
 def _finish(trainer: StageTrainer, config: StageConfig, out: Path, seconds: float) -> None:
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    with whole_parameters(model):
+        if trainer.is_world_process_zero():
+            save_model(model, out / MODEL, tokenizer_from=config.model)
     if trainer.is_world_process_zero():
-        model = trainer.accelerator.unwrap_model(trainer.model)
-        save_model(model, out / MODEL, tokenizer_from=config.model)
         _write_json(out / DONE, {"schema": 1, "steps": trainer.state.global_step, "seconds": round(seconds, 3)})
     trainer.accelerator.wait_for_everyone()
 

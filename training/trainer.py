@@ -6,7 +6,7 @@
   micro-batches and processes). How a step is cut into micro-batches or processes does not change its gradient.
 * A gradient that is not finite, or larger than the config's limit, ends the run (`RunFailed`) before the step is taken.
 * A checkpoint counts once it is whole: its last file is a mark. One cut short by a crash is not resumed from.
-* One metrics record a step; its extra values are means over the step on the main process.
+* One metrics record a step; its values are of the whole step, all micro-batches and processes together.
 """
 
 import math
@@ -26,6 +26,7 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 from configs.errors import RunFailed, StorageError, boundary
 from training.checkpoint import ExpertSafeTrainerMixin
 from training.metrics import Metrics, Progress
+from training.processes import has_accelerator
 from training.scorer import Scores
 from training.train_config import OptimizerConfig, StageConfig
 
@@ -159,13 +160,21 @@ class StageTrainer(ExpertSafeTrainerMixin, Trainer):
             return
         now = time.monotonic()
         values = {"loss": logs["loss"], "grad_norm": float(logs["grad_norm"]), "lr": logs["learning_rate"]}
-        values |= self._sums | {"seconds": now - self._ticked}
+        values |= self._totals() | {"seconds": now - self._ticked}
         self._sums, self._ticked = {}, now
         self.callback_handler.on_log(self.args, self.state, self.control, dict(values))
         if self.is_world_process_zero():
             self._metrics.append(self.state.global_step, values)
             if self._progress:
                 self._progress(self.state.global_step, self.state.max_steps, values)
+
+    def _totals(self) -> dict[str, float]:
+        """The tallies of every process together."""
+        if self.args.world_size == 1:
+            return self._sums
+        names = sorted(self._sums)
+        local = torch.tensor([self._sums[name] for name in names], dtype=torch.float32, device=self.args.device)
+        return dict(zip(names, self.accelerator.reduce(local, "sum").tolist(), strict=True))
 
     def floating_point_ops(self, inputs: Any) -> int:
         """Not counted: the base class's estimate is wrong for mixtures of experts."""
@@ -215,10 +224,14 @@ def _arguments(config: StageConfig, folder: Path, steps: int, accumulate: int) -
         bf16=config.precision == "bf16",
         activation_checkpointing=config.activation_checkpointing,
         deepspeed=str(config.deepspeed) if config.deepspeed else None,
+        use_cpu=config.deepspeed is None and not has_accelerator(),
+        accelerator_config={"use_configured_state": config.deepspeed is not None},
         logging_steps=1,
         logging_nan_inf_filter=False,
         save_steps=config.save_every,
         save_total_limit=2,
+        # Experts are one tensor a layer, so every parameter is used in every pass.
+        ddp_find_unused_parameters=False,
         report_to="none",
         disable_tqdm=True,
     )
