@@ -21,6 +21,7 @@ from inference.llm.config import ModelChoice
 from inference.web.config import WebChoice
 from rollout_env.config import RolloutConfig
 from scripts.commands.synth import CorpusSynthConfig, WebHopSynthConfig
+from scripts.stages_config import DemoConfig, StudyConfig
 from training.train_config import DpoConfig, GrpoConfig, LmConfig
 
 
@@ -72,6 +73,8 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "train/sft": LmConfig,
     "train/dpo": DpoConfig,
     "train/grpo": GrpoConfig,
+    "demo": DemoConfig,
+    "study": StudyConfig,
 }
 """File or folder under configs/ -> the schema its YAML loads with."""
 GIVEN = {
@@ -79,13 +82,16 @@ GIVEN = {
     "train/grpo": ["model=model", "problems=problems.jsonl"],
 }
 """File or folder under configs/ -> what its YAML leaves to the command line."""
+BELOW = {"demo/quick": ["demo/full"], "study/stages": ["demo/full"]}
+"""File under configs/ -> the files it is laid over."""
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGED.rglob("*.yaml")), ids=lambda path: str(path.relative_to(PACKAGED)))
 def test_every_packaged_yaml_loads(path: Path):
     name = path.relative_to(PACKAGED).with_suffix("").as_posix()
     schema = SCHEMAS.get(name) or SCHEMAS[path.parent.name]
-    assert load(schema, [path], GIVEN.get(name) or GIVEN.get(path.parent.name, []), environ={})
+    below = [PACKAGED / f"{lower}.yaml" for lower in BELOW.get(name, [])]
+    assert load(schema, [*below, path], GIVEN.get(name) or GIVEN.get(path.parent.name, []), environ={})
 
 
 @pytest.mark.parametrize(
