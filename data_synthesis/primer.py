@@ -51,14 +51,14 @@ def _exercise(pages: list[Page], rng: random.Random) -> tuple[str, str] | None:
         lines = page.text.split("\n")[:5]
         material = f"{page.title}\n" + "\n".join(lines)
         sentences = [(line, page.url) for line in lines]
-        request, reply = rng.choice((_quote, _quote, _quote_subject, _copy, _list))(sentences, rng)
+        request, reply = rng.choice((*_LONG, *_LONG, _quote, _quote_subject, _copy, _list))(sentences, rng)
     else:
         material = "\n".join(f"[{i}] {p.title} | {p.url}\n{line}" for i, (p, line) in enumerate(hits, start=1))
         sentences = [(line, p.url) for p, line in hits]
-        if rng.random() < 0.35:
+        if rng.random() < 0.2:
             request, reply = _hit(pages, rng)
         else:
-            request, reply = rng.choice((_quote, _quote, _quote_subject, _quote_subject, _copy))(sentences, rng)
+            request, reply = rng.choice((*_LONG, *_LONG, _quote, _quote, _quote_subject, _copy))(sentences, rng)
     return (f"{material}\n{request}", reply) if reply else None
 
 
@@ -109,6 +109,24 @@ def _list(sentences: Sentences, rng: random.Random) -> tuple[str, str]:
     names = list(dict.fromkeys(f.object for f in facts))
     rows = [f"- {relation.claim.format(s=facts[0].subject, o=name)}" for name in names]
     return f"List {relation.query} of {facts[0].subject}.", "\n".join(rows)
+
+
+def _evidence(sentences: Sentences, rng: random.Random) -> tuple[str, str]:
+    """Ask for every fact, each with the words it rests on and their address."""
+    rows = []
+    for line, url in sentences:
+        for fact in read_sentence(line)[:1]:
+            claim = RELATIONS[fact.relation].claim.format(s=fact.subject, o=fact.object)
+            rows.append(f'- {claim} | "{line}" | {url}')
+    return "State the facts with evidence.", "\n".join(rng.sample(rows, len(rows)))
+
+
+def _repeat(sentences: Sentences, rng: random.Random) -> tuple[str, str]:
+    """Ask for all lines, in another order, each with its address."""
+    return "Copy all lines.", "\n".join(f'"{line}" ({url})' for line, url in rng.sample(sentences, len(sentences)))
+
+
+_LONG = (_evidence, _repeat)
 
 
 def _hit(pages: list[Page], rng: random.Random) -> tuple[str, str]:

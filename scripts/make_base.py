@@ -17,11 +17,13 @@ import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedModel
 
 from data_synthesis import factbook
 from data_synthesis.holdout import is_held_out
@@ -38,7 +40,7 @@ from inference.web.text import best_sentences, sentences
 from training.checkpoint import save_model
 from training.model import new_model, tiny_config
 
-VOCABULARY = 2048
+VOCABULARY = 1024
 PIECES = r"\p{Lu}[\p{L}\p{M}]*|[\p{Ll}\p{M} ]+|\p{N}|[^\p{L}\p{N} ]|\p{L}+"
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 ATOMS = [
@@ -82,7 +84,7 @@ def vocabulary_texts(pools: Pools, num_worlds: int) -> Iterator[str]:
                 yield from _turns(web, problem.provenance.tree, problem.question.id)
 
 
-def _turns(web: RecordedWeb, tree: dict, seed: str) -> Iterator[str]:
+def _turns(web: RecordedWeb, tree: dict[str, Any], seed: str) -> Iterator[str]:
     observations: list[str] = []
     while len(observations) < 12:
         turn = turn_after(from_json(tree), observations, seed, 0.1)
@@ -122,17 +124,17 @@ def train_tokenizer(texts: Iterator[str]) -> Tokenizer:
 
 
 def examples(tokenizer: Tokenizer, pools: Pools, seed: int) -> Iterator[tuple[list[int], list[int]]]:
-    """(token ids, labels): a page for every four exercises."""
-    start, end = tokenizer.token_to_id("<|im_start|>"), tokenizer.token_to_id("<|im_end|>")
+    """(token ids, labels): a page for every nine exercises."""
+    document_end, start, end = (tokenizer.get_vocab()[token] for token in SPECIAL)
     newline = tokenizer.encode("\n").ids
 
     def encode(text: str) -> list[int]:
-        return tokenizer.encode(text).ids
+        return list(tokenizer.encode(text).ids)
 
     pages, turns = documents(seed, pools), exercises(seed + 1, pools)
     for number in itertools.count():
-        if number % 5 == 0:
-            ids = [*encode(next(pages)), tokenizer.token_to_id("<|endoftext|>")]
+        if number % 10 == 0:
+            ids = [*encode(next(pages)), document_end]
             yield ids, ids
             continue
         material, reply = next(turns)
@@ -163,9 +165,11 @@ def batches(
             yield ids, labels, (torch.arange(width)[None] < torch.tensor([len(x) for x, _ in row])[:, None]).long()
 
 
-def pretrain(tokenizer: Tokenizer, pools: Pools, *, steps: int, seed: int, peak: float, tokens: int) -> torch.nn.Module:
+def pretrain(tokenizer: Tokenizer, pools: Pools, *, steps: int, seed: int, peak: float, tokens: int) -> PreTrainedModel:
     """The base model after `steps` AdamW steps, learning rate warmed up and then falling as a cosine."""
-    model = new_model(tiny_config(tokenizer.get_vocab_size()), seed=seed)
+    config = tiny_config(tokenizer.get_vocab_size())
+    config.initializer_range = 0.06
+    model = new_model(config, seed=seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=peak, weight_decay=0.01, betas=(0.9, 0.95))
     stream = batches(examples(tokenizer, pools, seed), tokens, 512)
     began, seen = time.time(), 0
@@ -174,13 +178,15 @@ def pretrain(tokenizer: Tokenizer, pools: Pools, *, steps: int, seed: int, peak:
         for group in optimizer.param_groups:
             group["lr"] = rate
         ids, labels, mask = next(stream)
-        loss = model(input_ids=ids, attention_mask=mask, labels=labels).loss
-        loss.backward()
+        hidden = model.model(input_ids=ids, attention_mask=mask).last_hidden_state[:, :-1]
+        wanted = labels[:, 1:] != -100
+        loss = torch.nn.functional.cross_entropy(model.lm_head(hidden[wanted]), labels[:, 1:][wanted])
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
         seen += int(mask.sum())
-        if step % 50 == 0:
+        if step % 100 == 0:
             spent = time.time() - began
             print(f"step {step} loss {loss.item():.3f} tokens {seen} {seen / spent:.0f}/s {spent:.0f} s", flush=True)
     return model
