@@ -433,6 +433,7 @@ def test_refused_rows_are_on_record_and_nothing_left_is_an_error(policy, rendere
     assert [r.reason.split(",")[0] for r in refused] == [f"{n} tokens" for n in lengths if n > 20]
     with pytest.raises(InputError, match="holds nothing that can be trained; the first of 4 refusals: river/0/0"):
         sft_run(policy, renderer, tmp_path, max_tokens=2)(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
 
 
 def test_data_that_changed_is_refused(policy, renderer, tmp_path):
@@ -443,3 +444,14 @@ def test_data_that_changed_is_refused(policy, renderer, tmp_path):
     append_record(tmp_path / "episodes.jsonl", "episode", str(more.key), more)
     with pytest.raises(InputError, match="has changed since the run"):
         run(tmp_path / "out")
+
+
+@pytest.mark.parametrize("broken", ["model", "data"])
+def test_bad_input_leaves_no_claim_on_the_folder(policy, renderer, tmp_path, broken):
+    out = tmp_path / "out"
+    sft_run(policy, renderer, tmp_path)
+    wrong = {"model": tmp_path / "nothing"} if broken == "model" else {"data": [tmp_path / "nothing.jsonl"]}
+    with pytest.raises(InputError, match="nothing"):
+        sft_run(policy, renderer, tmp_path, **wrong)(out)
+    assert not out.exists()
+    assert sft_run(policy, renderer, tmp_path, steps=1)(out) == out / "model"

@@ -10,7 +10,8 @@
 
 * The same call again resumes from the last whole checkpoint, or returns at once when the run is done. A run killed at
   any moment and resumed ends with the weights of one that was not.
-* Another config, or data files that changed meanwhile, are an `InputError`; nothing is touched.
+* Another config, or data files that changed meanwhile, are an `InputError`; nothing is touched. Bad input that is found
+  before the first step leaves no claim behind.
 """
 
 import hashlib
@@ -18,7 +19,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from accelerate import PartialState
 from transformers import set_seed
 from transformers.utils import logging
 
-from configs.errors import InputError, RunFailed, StorageError, boundary
+from configs.errors import InputError, RunFailed, StorageError, UsageError, boundary
 from configs.run_folder import open_run
 from inference.records import encode
 from training.checkpoint import save_model
@@ -38,6 +40,7 @@ from training.rows import Refusal
 from training.train_config import DataStageConfig, StageConfig
 from training.trainer import COMPLETE, StageTrainer
 
+INPUTS = "inputs.json"
 CHECKPOINTS = "checkpoints"
 METRICS = "metrics.jsonl"
 MODEL = "model"
@@ -56,15 +59,17 @@ def run_stage(
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     with open_processes(deepspeed=config.deepspeed is not None).main_process_first():
-        open_run(out, f"train {kind}", config)
-        _claim_inputs(out / "inputs.json", inputs)
+        is_new = not open_run(out, f"train {kind}", config).resumed
+        with _unclaimed_on_bad_input(out, is_new):
+            _claim_inputs(out, inputs)
     if (out / DONE).exists():
         return out / MODEL
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     set_seed(config.seed)
     metrics = Metrics(out / METRICS)
-    trainer = build(out / CHECKPOINTS, metrics)
+    with _unclaimed_on_bad_input(out, is_new):
+        trainer = build(out / CHECKPOINTS, metrics)
     checkpoint = last_checkpoint(out / CHECKPOINTS)
     metrics.rewind(0 if checkpoint is None else _step(checkpoint))
     with boundary(RunFailed, f"train {kind}"):
@@ -103,8 +108,23 @@ def _step(checkpoint: Path) -> int:
     return int(checkpoint.name.rpartition("-")[2])
 
 
-def _claim_inputs(path: Path, inputs: Sequence[Path]) -> None:
-    hashes = {str(file): _digest(file) for file in inputs}
+@contextmanager
+def _unclaimed_on_bad_input(out: Path, is_new: bool) -> Iterator[None]:
+    """Bad input found before anything was trained leaves a new folder free for the corrected command."""
+    try:
+        yield
+    except UsageError:
+        if is_new:
+            for name in ("run.json", "config.yaml", INPUTS, "refused.jsonl"):
+                (out / name).unlink(missing_ok=True)
+            for folder in (out / CHECKPOINTS, out):
+                with suppress(OSError):
+                    folder.rmdir()
+        raise
+
+
+def _claim_inputs(out: Path, inputs: Sequence[Path]) -> None:
+    path, hashes = out / INPUTS, {str(file): _digest(file) for file in inputs}
     if not path.exists():
         _write_json(path, hashes)
         return
@@ -112,7 +132,7 @@ def _claim_inputs(path: Path, inputs: Sequence[Path]) -> None:
         began_with = json.loads(path.read_text(encoding="utf-8"))
     changed = [name for name, digest in hashes.items() if began_with.get(name) != digest]
     if changed:
-        raise InputError(f"{changed[0]}: has changed since the run in {path.parent} began; choose another --out")
+        raise InputError(f"{changed[0]}: has changed since the run in {out} began; choose another --out")
 
 
 def _digest(file: Path) -> str:
