@@ -55,13 +55,13 @@ def collate(rows: Sequence[Row]) -> dict[str, Tensor]:
 
 
 def plan(
-    shapes: Sequence[Shape], budget: int, seed: int, per_step: int, *, epochs: float | None, steps: int | None
+    shapes: Sequence[Shape], budget: int, seed: int, per_step: int, *, epochs: float, steps: int | None
 ) -> list[list[int]]:
     """Micro-batches of item indices, `per_step` to an optimizer step, for this many passes or exactly these steps."""
     stream = _stream(shapes, budget, seed)
     if steps is not None:
         return list(islice(stream, steps * per_step))
-    items = max(1, round((epochs or 1.0) * len(shapes)))
+    items = max(1, round(epochs * len(shapes)))
     batches: list[list[int]] = []
     while items > 0 or len(batches) % per_step:
         batches.append(next(stream))

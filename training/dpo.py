@@ -18,15 +18,13 @@ import torch
 from torch import Tensor
 
 from configs.errors import InputError, RunFailed
-from inference.llm.render import ChatMLRenderer
 from inference.records import read_records
 from training.collate import Shape, collate
 from training.loss import dpo_loss, masked_nll
 from training.metrics import Metrics, Progress
-from training.model import load_model
-from training.reference import frozen_reference
+from training.policy import frozen_reference, open_policy
 from training.rows import Pair, Refusal, Renderer, Row, RowError, admit, rows_from_episode
-from training.scorer import Scores, add_scorer
+from training.scorer import Scores
 from training.stage import plan_data, run_stage, write_refusals
 from training.train_config import DpoConfig
 from training.trainer import Objective, Plan, StageTrainer
@@ -109,11 +107,10 @@ def collate_pairs(pairs: Sequence[PairRows]) -> dict[str, Tensor]:
 
 
 def _build(config: DpoConfig, out: Path, progress: Progress | None, folder: Path, metrics: Metrics) -> StageTrainer:
-    pairs, refused = load_pairs(config, ChatMLRenderer(config.model / "tokenizer.json"))
+    model, renderer = open_policy(config)
+    pairs, refused = load_pairs(config, renderer)
     write_refusals(out, refused)
     plan, steps = plan_data(config, [pair.shape for pair in pairs])
-    model = load_model(config.model, for_training=True)
-    add_scorer(model)
     batches = Plan(len(plan), lambda i: collate_pairs([pairs[k] for k in plan[i]]))
     return DpoTrainer(
         config, model, batches, folder, metrics, steps=steps, accumulate=config.accumulate, progress=progress

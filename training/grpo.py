@@ -34,12 +34,10 @@ from training.collate import Shape, collate, pack
 from training.engine import SlotEngine
 from training.loss import advantages, grpo_loss, token_weights
 from training.metrics import Metrics, Progress
-from training.model import load_model
+from training.policy import frozen_reference, open_policy
 from training.processes import open_processes
-from training.reference import frozen_reference
 from training.rollouts import AgentRollouts, RolloutSource, agent_file
 from training.rows import Renderer, Row, RowError, admit, rows_from_episode
-from training.scorer import add_scorer
 from training.stage import run_stage
 from training.train_config import GrpoConfig
 from training.trainer import Plan, StageTrainer
@@ -156,9 +154,18 @@ def run(
     inputs = [] if source else [config.problems, agent_file(config)]
 
     def build(folder: Path, metrics: Metrics) -> StageTrainer:
-        renderer = ChatMLRenderer(config.model / "tokenizer.json")
+        model, renderer = open_policy(config)
         rollouts = source or AgentRollouts(config, out, renderer, recorded)
-        trainer = _trainer(config, folder, metrics, renderer, progress)
+        trainer = GrpoTrainer(
+            config,
+            model,
+            Plan(config.updates, lambda i: {"update": torch.tensor(i)}),
+            folder,
+            metrics,
+            steps=config.updates,
+            progress=progress,
+            renderer=renderer,
+        )
         trainer.sample = partial(_sample, rollouts, stack.enter_context(_open_engine(config, trainer.model, renderer)))
         return trainer
 
@@ -215,17 +222,6 @@ def report(samples: Sequence[Sample]) -> dict[str, float]:
         "rollouts": float(len(samples)),
         "clean": float(len(rewards)),
     }
-
-
-def _trainer(
-    config: GrpoConfig, folder: Path, metrics: Metrics, renderer: Renderer, progress: Progress | None
-) -> GrpoTrainer:
-    model = load_model(config.model, for_training=True)
-    add_scorer(model)
-    updates = Plan(config.updates, lambda i: {"update": torch.tensor(i)})
-    return GrpoTrainer(
-        config, model, updates, folder, metrics, steps=config.updates, progress=progress, renderer=renderer
-    )
 
 
 @contextmanager

@@ -13,15 +13,14 @@ from typing import Any
 from torch import Tensor
 
 from configs.errors import InputError
-from inference.llm.render import ChatMLRenderer
 from inference.records import read_records
 from inference.types import Episode
 from training.collate import Shape, collate
 from training.loss import masked_nll
 from training.metrics import Metrics, Progress
-from training.model import load_model
+from training.policy import open_policy
 from training.rows import Refusal, Renderer, Row, RowError, Target, admit, rows_from_episode, target_row
-from training.scorer import Scores, add_scorer
+from training.scorer import Scores
 from training.stage import plan_data, run_stage, write_refusals
 from training.train_config import LmConfig
 from training.trainer import Objective, Plan, StageTrainer
@@ -43,11 +42,10 @@ def run(config: LmConfig, out: Path, progress: Progress | None = None) -> Path:
 
 
 def _build(config: LmConfig, out: Path, progress: Progress | None, folder: Path, metrics: Metrics) -> StageTrainer:
-    rows, refused = load_rows(config, ChatMLRenderer(config.model / "tokenizer.json"))
+    model, renderer = open_policy(config)
+    rows, refused = load_rows(config, renderer)
     write_refusals(out, refused)
     plan, steps = plan_data(config, [Shape(1, len(row)) for row in rows])
-    model = load_model(config.model, for_training=True)
-    add_scorer(model)
     batches = Plan(len(plan), lambda i: collate([rows[k] for k in plan[i]]))
     return LmTrainer(
         config, model, batches, folder, metrics, steps=steps, accumulate=config.accumulate, progress=progress

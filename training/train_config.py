@@ -68,16 +68,10 @@ class DataStageConfig(StageConfig):
     """Record files, read one after the other."""
     accumulate: int = Field(default=1, ge=1)
     """Micro-batches of one process to an optimizer step."""
-    epochs: float | None = Field(default=None, gt=0)
-    """Passes over the data. Give this or `steps`."""
+    epochs: float = Field(default=1.0, gt=0)
+    """Passes over the data."""
     steps: int | None = Field(default=None, ge=1)
-    """Optimizer steps, over as many passes as they take. Give this or `epochs`."""
-
-    @model_validator(mode="after")
-    def _one_length(self) -> Self:
-        if (self.epochs is None) == (self.steps is None):
-            raise ValueError("give epochs or steps, one of the two")
-        return self
+    """Optimizer steps, over as many passes as they take. None: what `epochs` passes take."""
 
 
 class LmConfig(DataStageConfig):
