@@ -195,8 +195,7 @@ class _BoardBar:
             pace.begun_with, pace.begun_at = done, pace.clock()
             if isinstance(self.bar, _Live):
                 self.bar.live.update(self.bar.task, total=total, completed=done)
-        if done != pace.done or note:
-            self.bar.advance(done - pace.done, note)
+        self.bar.advance(done - pace.done, note)
 
     def close(self) -> None:
         if isinstance(self.bar, _Lines):

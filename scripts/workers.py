@@ -27,6 +27,10 @@ from scripts.steps.folder import LOG, check_claim, claim, read_done, read_progre
 
 _POLL = 0.2
 """Seconds."""
+_EVERY = 20.0
+"""Seconds between two lines about a step, where there is no terminal."""
+_WEIGHTS = {"train": 100.0, "rollouts": 25.0, "teacher": 10.0}
+"""What a step of a kind takes beside one of any other kind, roughly: for the estimate of the whole."""
 _GRACE = 5.0
 """Seconds between asking a child to end and ending it."""
 _SOURCE = Path(__file__).resolve().parent.parent
@@ -65,7 +69,7 @@ def run_pipeline(
             check_claim(root, one)
         done = [one.name for one in steps if read_done(root / one.name, one.key) is not None]
         on_usage(Usage(0.0, 0.0))
-        with board() as bars:
+        with board(every=_EVERY) as bars:
             return _Conductor(root, steps, workers, done, bars, on_usage).run()
 
 
@@ -83,8 +87,9 @@ class _Conductor:
         self._on_usage = on_usage
         self._schedule = Schedule(steps, workers, done)
         self._bars = bars
-        self._whole = bars.bar("steps", len(steps), len(done))
-        self._finished = len(done)
+        self._parts = {one.name: float(one.name in done) for one in steps}
+        self._weights = {one.name: _WEIGHTS.get(one.spec.kind, 1.0) for one in steps}
+        self._whole = bars.bar("percent of all steps", 100, self._percent())
         self._children: list[_Child] = []
         self._began = time.monotonic()
         self._peak = 0.0
@@ -97,6 +102,7 @@ class _Conductor:
                 self._peak = max(self._peak, _resident_mib([child.process.pid for child in self._children]))
                 for child in list(self._children):
                     self._look_at(child)
+                self._whole.set(self._percent())
         finally:
             _end([child.process for child in self._children])
         self._whole.close()
@@ -125,6 +131,8 @@ class _Conductor:
         folder = self._root / child.step.name
         now = read_progress(folder)
         child.bar.set(now.done, now.total, now.note)
+        if now.total:
+            self._parts[child.step.name] = min(now.done / now.total, 1.0)
         if code is None:
             return
         self._children.remove(child)
@@ -132,9 +140,12 @@ class _Conductor:
             raise RunFailed(f"step {child.step.name} failed: {_last_line(folder / LOG, code)} (log: {folder / LOG})")
         child.bar.close()
         self._schedule.finish(child.step.name)
-        self._finished += 1
-        self._whole.set(self._finished)
+        self._parts[child.step.name] = 1.0
         self._on_usage(self._usage())
+
+    def _percent(self) -> int:
+        whole = sum(self._weights.values())
+        return int(100 * sum(self._weights[name] * part for name, part in self._parts.items()) / whole + 1e-9)
 
 
 @contextmanager
