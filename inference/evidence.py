@@ -1,7 +1,8 @@
 """Checking a chain of evidence against what was observed.
 
 * A link is supported when its quote stands word for word (white space aside) in a result of a call that did not fail,
-  read at the link's own source, and every name and number of its claim stands in that quote.
+  read at the link's own source, and every name and number of its claim stands in what that quote asserts
+  (`inference.assertion`: "the former capital was X" bears out no present capital).
 * The source of a result is the `url` argument of its call. The result of a search speaks for each hit's link alone:
   a hit's title and snippet are evidence from that link and no other.
 * Pure: it sees the links and the conversation, nothing else.
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from inference.assertion import asserted
 from inference.types import Evidence, Node, Role, ToolCall
 
 
@@ -24,6 +26,8 @@ class LinkStatus(StrEnum):
     """The quote was observed, but not at the link's source."""
     CLAIM_NOT_IN_QUOTE = "claim_not_in_quote"
     """The quote is genuine, but a name or number of the claim is not in it."""
+    QUOTE_SAYS_OTHERWISE = "quote_says_otherwise"
+    """The quote is genuine and has them, but only where it denies them or sets them in the past."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class LinkCheck:
     status: LinkStatus
     node: int | None = None
     """With `supported`: the tool node the quote stands in."""
+    stated: str = ""
+    """With `supported`: what the quote asserts, white space normalised."""
 
     @property
     def supported(self) -> bool:
@@ -127,9 +133,12 @@ def _check(link: Evidence, observed: Sequence[Passage]) -> LinkCheck:
     there = [p for p in holding if p.source == _address(link.source)]
     if not there:
         return LinkCheck(link, LinkStatus.WRONG_SOURCE)
-    if not _claimed(link.claim) <= words(quote):
+    claimed, stated = _claimed(link.claim), asserted(quote, link.claim)
+    if not claimed <= words(quote):
         return LinkCheck(link, LinkStatus.CLAIM_NOT_IN_QUOTE)
-    return LinkCheck(link, LinkStatus.SUPPORTED, there[0].node)
+    if not claimed <= words(stated):
+        return LinkCheck(link, LinkStatus.QUOTE_SAYS_OTHERWISE)
+    return LinkCheck(link, LinkStatus.SUPPORTED, there[0].node, stated)
 
 
 def _claimed(claim: str) -> frozenset[str]:

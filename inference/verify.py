@@ -3,9 +3,9 @@
 A candidate's score is the product of four shares in [0, 1], so a chain that fails in any respect wins nothing by the
 others:
 
-    links       supported links of all links stated
-    answer      1 when the answer stands in a supported quote, else 0
-    coverage    named terms of the question (names, quoted words, numbers, codes) found in supported quotes
+    links       supported links of all links stated, each counted once
+    answer      1 when a supported link claims it: the answer stands in the claim and in what the quote asserts; else 0
+    coverage    named terms of the question (names, quoted words, numbers, codes) found in what supported quotes assert
     connection  supported links that share a name with another supported link or with the question
 
 * Ties go to the answer that more candidates gave, then to the lower sample index.
@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inference.evidence import check, normalised, passages, supported_share, terms, words
+from inference.evidence import LinkCheck, check, passages, supported_share, terms, words
 from inference.types import Answer, Episode, Question, StopReason
 
 _QUOTED = re.compile(r"[\"“«]([^\"”»]{2,})[\"”»]")
@@ -68,15 +68,14 @@ def score(question: Question, episode: Episode) -> Score:
     if answer is None or not answer.evidence:
         return Score(0.0, 0.0, 0.0, 0.0)
     observed = [passage for trajectory in episode.tries for passage in passages(trajectory.nodes)]
-    checks = check(answer.evidence, observed)
-    links = [_words_of(c.link.claim, c.link.quote) for c in checks if c.supported]
-    quotes = [normalised(c.link.quote) for c in checks if c.supported]
+    checks = check(dict.fromkeys(answer.evidence), observed)
+    supported = [c for c in checks if c.supported]
     asked = question_terms(question.text)
     return Score(
         links=supported_share(checks),
-        answer=float(any(_stands_in(answer, quote) for quote in quotes)),
-        coverage=_coverage(asked, quotes),
-        connection=_connection(asked, links),
+        answer=float(any(_claims(c, answer) for c in supported)),
+        coverage=_coverage(asked, [c.stated for c in supported]),
+        connection=_connection(asked, [terms(c.link.claim) | terms(c.link.quote) for c in supported]),
     )
 
 
@@ -92,18 +91,15 @@ def folded(text: str) -> str:
     return " ".join(word for word in re.findall(r"\w+", plain) if word not in ("the", "a", "an"))
 
 
-def _words_of(claim: str, quote: str) -> frozenset[str]:
-    return terms(claim) | terms(quote)
+def _claims(link: LinkCheck, answer: Answer) -> bool:
+    wanted = folded(answer.text)
+    return bool(wanted) and all(f" {wanted} " in f" {folded(text)} " for text in (link.link.claim, link.stated))
 
 
-def _stands_in(answer: Answer, quote: str) -> bool:
-    return bool(folded(answer.text)) and f" {folded(answer.text)} " in f" {folded(quote)} "
-
-
-def _coverage(asked: frozenset[str], quotes: Sequence[str]) -> float:
+def _coverage(asked: frozenset[str], stated: Sequence[str]) -> float:
     if not asked:
         return 1.0
-    spoken = frozenset().union(*map(words, quotes))
+    spoken = frozenset().union(*map(words, stated))
     return len(asked & spoken) / len(asked)
 
 

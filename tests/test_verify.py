@@ -23,11 +23,18 @@ PAGES = {
     "http://a": "Avaland borders Dorn. The internet code of Avaland is .av.",
     "http://b": "The capital of Avaland is Bremont.",
     "http://c": "The capital of Corvia is Elmstead.",
+    "http://d": "Long ago the capital of Avaland was Elmstead. People in Avaland speak Dornish; Avish.",
 }
 BORDER = Evidence("Avaland borders Dorn", "Avaland borders Dorn.", "http://a")
 CODE = Evidence("Avaland has .av", "The internet code of Avaland is .av.", "http://a")
 CAPITAL = Evidence("Bremont is the capital of Avaland", "The capital of Avaland is Bremont.", "http://b")
 OTHER = Evidence("Elmstead is the capital of Corvia", "The capital of Corvia is Elmstead.", "http://c")
+FORMER = Evidence("Elmstead is the capital of Avaland", "Long ago the capital of Avaland was Elmstead.", "http://d")
+BOTH = Evidence(
+    "Avaland speaks Dornish",
+    "Long ago the capital of Avaland was Elmstead. People in Avaland speak Dornish; Avish.",
+    "http://d",
+)
 FALSE = Evidence("Bremont is large", "Bremont is a large city.", "http://b")
 
 
@@ -54,6 +61,11 @@ WHOLE = (BORDER, CODE, CAPITAL)
         ("Bremont", (BORDER, CAPITAL), (1, 1, 1 / 2, 1)),
         ("Elmstead", (BORDER, CODE, OTHER), (1, 1, 1, 2 / 3)),
         ("Elmstead", (OTHER,), (1, 1, 0, 0)),
+        ("Elmstead", (BORDER, CODE, FORMER), (2 / 3, 0, 1, 1)),  # the quote denies what is claimed
+        ("Elmstead", (BORDER, CODE, BOTH), (1, 0, 1, 1)),  # it stands in a quote that serves another claim
+        ("Avish", (BORDER, CODE, BOTH), (1, 0, 1, 1)),  # no link claims it
+        ("Dornish", (BORDER, CODE, BOTH), (1, 1, 1, 1)),
+        ("Bremont", (FALSE, *WHOLE, *WHOLE, *WHOLE), (3 / 4, 1, 1, 1)),  # a link said thrice is one link
         ("Bremont", (FALSE,), (0, 0, 0, 0)),
         ("Bremont", (), (0, 0, 0, 0)),
         (None, (), (0, 0, 0, 0)),
