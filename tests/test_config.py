@@ -17,7 +17,7 @@ from data_synthesis.pairs import PairsConfig
 from data_synthesis.sft_set import SftSetConfig
 from eval.config import EvalConfig
 from inference.agent import AgentConfig
-from inference.llm.config import ModelChoice
+from inference.llm.config import EmbeddedModelConfig, ModelChoice
 from inference.web.config import WebChoice
 from rollout_env.config import RolloutConfig
 from scripts.commands.synth import CorpusSynthConfig, WebHopSynthConfig
@@ -92,6 +92,16 @@ def test_every_packaged_yaml_loads(path: Path):
     schema = SCHEMAS.get(name) or SCHEMAS[path.parent.name]
     below = [PACKAGED / f"{lower}.yaml" for lower in BELOW.get(name, [])]
     assert load(schema, [*below, path], GIVEN.get(name) or GIVEN.get(path.parent.name, []), environ={})
+
+
+def test_the_packaged_engines_hold_the_conversations_of_the_packaged_agent():
+    needed = load(AgentConfig, [resolve("agents", "embedded")], environ={}).context_tokens
+    served = load(ModelChoice, [resolve("models", "embedded")], environ={}).model
+    assert isinstance(served, EmbeddedModelConfig)
+    trained = load(GrpoConfig, [resolve("train", "grpo")], GIVEN["train/grpo"], environ={})
+    rows = [load(LmConfig, [resolve("train", s)], GIVEN["train"], environ={}).max_tokens for s in ("mid", "sft")]
+    default = EmbeddedModelConfig(path="").context
+    assert min(served.context, default, trained.engine.context, trained.max_tokens, *rows) >= needed
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,7 @@ def test_rollouts_are_on_policy_judged_and_read_back(config, tmp_path):
     [
         ({"questions": 3}, InputError, "fewer problems than the 3 questions of one update"),
         ({"web": {"kind": "embedded"}}, ConfigError, r"web\.corpus"),
+        ({"engine": {"context": 2000}}, ConfigError, r"engine\.context: below the agent's context_tokens"),
         ({"agent": "embeded"}, ConfigError, "the closest one is 'embedded'"),
     ],
 )

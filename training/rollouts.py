@@ -53,6 +53,8 @@ class AgentRollouts:
         if config.questions > len(self._problems):
             raise InputError(f"{config.problems}: fewer problems than the {config.questions} questions of one update")
         self._agent = on_policy(load(AgentConfig, [agent_file(config)], environ={}))
+        if config.engine.context < self._agent.context_tokens:
+            raise ConfigError(f"engine.context: below the agent's context_tokens ({self._agent.context_tokens})")
         self._recorded = recorded or _corpus(config)
 
     async def __call__(self, update: int, engine: TokenEngine) -> Sequence[Sample]:

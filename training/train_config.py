@@ -45,7 +45,7 @@ class StageConfig(Config):
     optimizer: OptimizerConfig
     batch_tokens: int = Field(default=4096, ge=1)
     """Padded tokens of one micro-batch (one forward pass of one process); a longer row stands alone."""
-    max_tokens: int = Field(default=2048, ge=2)
+    max_tokens: int = Field(default=2560, ge=2)
     """Rows longer than this are refused and reported, never cut."""
     save_every: int = Field(default=100, ge=1)
     """Optimizer steps between checkpoints. An interrupted run goes on from the last one."""
@@ -94,8 +94,8 @@ class EngineConfig(Config):
 
     slots: int = Field(default=64, ge=1)
     """Conversations whose keys and values are held at once."""
-    context: int = Field(default=2048, ge=2)
-    """Tokens of one conversation, prompt and turn."""
+    context: int = Field(default=2560, ge=2)
+    """Tokens of one conversation, prompt and turn; no fewer than the agent's `context_tokens`."""
     step_tokens: int = Field(default=2048, ge=1)
     """Prompt tokens computed in one pass."""
 

@@ -17,7 +17,7 @@ class EmbeddedModelConfig(Config):
     """Model folder: the `model/` of any stage."""
     slots: int = Field(default=16, ge=1)
     """Conversations whose computed prefixes are kept."""
-    context: int = Field(default=2048, ge=2)
+    context: int = Field(default=2560, ge=2)
     """Tokens a conversation may hold."""
     threads: int | None = Field(default=1, ge=1)
     """CPU threads to compute with. None: torch's own choice."""

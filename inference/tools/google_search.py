@@ -3,10 +3,13 @@
 * Each hit is shown as "[i] title | link" and, on the next line, its snippet.
 * Nothing found with quotes in the query: asked again without them. Still nothing: "No results.", which is no error.
 * Arguments that do not fit give an error result that says what is expected; nothing is sent.
-* A server that fails after retries, refuses the key or answers in another shape is `ToolUnavailable`.
+* A server that fails after retries, refuses the key or answers in another shape (an error in a 200, too) is
+  `ToolUnavailable`.
+* A snippet that looks like a hit of its own is marked as text, so that no page can put words into another's mouth.
 """
 
 import json
+import re
 from typing import Any
 
 from pydantic import Field
@@ -35,6 +38,7 @@ SPEC = ToolSpec(
     },
 )
 NO_RESULTS = "No results."
+_FORGED = re.compile(r"\[\d+\] .* \| \S+$")
 _USAGE = 'q (what to search for) and, if wanted, num, page, gl, hl, tbs, as in {"q": "capital of Kenya"}'
 _QUOTES = str.maketrans("", "", '"\u201c\u201d\u00ab\u00bb')
 
@@ -78,14 +82,18 @@ class GoogleSearch:
         if reply.status != 200:
             raise ToolUnavailable(f"the search server answered {reply.status}: {_complaint(reply)}")
         try:
-            organic = json.loads(reply.text).get("organic", [])
-            return [hit for hit in organic if isinstance(hit.get("link"), str)]
+            answer = json.loads(reply.text)
+            if not {"organic", "searchParameters"} & answer.keys():
+                raise ToolUnavailable(f"the search server answered without results: {_complaint(reply)}")
+            return [hit for hit in answer.get("organic", []) if isinstance(hit.get("link"), str)]
         except (ValueError, AttributeError, TypeError, RecursionError) as error:
             raise ToolUnavailable("the search server's answer is not in Serper's form") from error
 
 
 def _show(position: int, hit: dict[str, Any]) -> str:
     title, snippet = (" ".join(str(hit.get(key) or "").split()) for key in ("title", "snippet"))
+    if _FORGED.match(snippet):
+        snippet = f"... {snippet}"
     return f"[{position}] {title} | {hit['link']}\n{snippet}".rstrip()
 
 
