@@ -1,19 +1,23 @@
-"""Puts an agent together from its three configs: the agent, the model, the web.
+"""Puts an agent together from its three configs: the agent, the model, the web; reads them from a command line.
 
 The only place where the in-process engine of `training` meets the loop of `inference`; torch is imported when a config
 asks for that engine, and not before. What a config names and is not there (folder, key, server) is an error on entry.
 """
 
+import argparse
 import importlib.util
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import httpx
 
 from configs.errors import ConfigError, InputError, MissingExtraError
 from configs.loader import load, resolve
+from configs.schema import Config
 from data_synthesis import factbook
 from data_synthesis.pages import render_pages
 from inference.agent import Agent, AgentConfig
@@ -28,10 +32,33 @@ from inference.web.config import EmbeddedWebConfig, WebConfig
 from inference.web.open import open_web
 from inference.web.recorded_web import Page, RecordedWeb
 
+C = TypeVar("C", bound=Config)
+
+NO_MODEL = (
+    "no model: name a checkpoint with --model FOLDER (`proofhound demo` trains one), or give a config with a model, "
+    "such as -c configs/models/openai_chat.yaml"
+)
 TOKENIZER = "tokenizer.json"
+_AGENT_PREFIX = "agent."
 _PROBE_SECONDS = 10.0
 _EMBEDDED_SEED = 0
 """Wording and hosts of the pages of the embedded facts."""
+
+
+def read_config(schema: type[C], args: argparse.Namespace) -> C:
+    """What files, `--model`, `--corpus` and overrides give, all but the agent's settings. Raises ConfigError."""
+    shorthand = []
+    if args.model:
+        shorthand += ["model.kind=embedded", f"model.path={json.dumps(str(args.model))}"]
+    if args.corpus:
+        shorthand += ["web.kind=embedded", f"web.corpus={json.dumps(str(args.corpus))}"]
+    own = [item for item in args.overrides if not item.startswith(_AGENT_PREFIX)]
+    return load(schema, args.config, [*shorthand, *own])
+
+
+def agent_settings(args: argparse.Namespace) -> list[str]:
+    """The overrides that are the agent's: `agent.key=value` as `key=value`."""
+    return [item.removeprefix(_AGENT_PREFIX) for item in args.overrides if item.startswith(_AGENT_PREFIX)]
 
 
 def load_agent(name: str, overrides: Sequence[str] = ()) -> AgentConfig:

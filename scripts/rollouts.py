@@ -8,14 +8,11 @@
 import argparse
 import asyncio
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from configs.errors import ConfigError, RunFailed
-from configs.loader import load
 from configs.run_folder import open_run
 from configs.schema import Config
 from inference.agent import AgentConfig
@@ -25,17 +22,10 @@ from inference.web.config import WebConfig
 from rollout_env.config import RolloutConfig
 from rollout_env.problem import Problem, read_problems, write_problems
 from rollout_env.runner import read_episodes, rollout
-from scripts.compose import load_agent, open_agent
+from scripts.compose import NO_MODEL, agent_settings, load_agent, open_agent
 from scripts.progress import progress
 
-C = TypeVar("C", bound=RolloutConfig)
-
 PROBLEMS = "problems.jsonl"
-_AGENT_PREFIX = "agent."
-_NO_MODEL = (
-    "no model: name a checkpoint with --model FOLDER (`proofhound demo` trains one), or give a config with a model, "
-    "such as -c configs/models/openai_chat.yaml"
-)
 
 
 class Identity(Config):
@@ -59,28 +49,16 @@ class Plan:
     retries: int
 
 
-def read_config(schema: type[C], args: argparse.Namespace) -> C:
-    """The command's config, `--model` and `--corpus` among it. Raises ConfigError."""
-    shorthand = []
-    if args.model:
-        shorthand += ["model.kind=embedded", f"model.path={json.dumps(str(args.model))}"]
-    if args.corpus:
-        shorthand += ["web.kind=embedded", f"web.corpus={json.dumps(str(args.corpus))}"]
-    own = [item for item in args.overrides if not item.startswith(_AGENT_PREFIX)]
-    return load(schema, args.config, [*shorthand, *own])
-
-
 def plan(args: argparse.Namespace, config: RolloutConfig, problems: Path, samples: int) -> Plan:
     """Everything the run needs, checked before anything is written. Raises UsageError."""
     if config.model is None:
-        raise ConfigError(_NO_MODEL)
+        raise ConfigError(NO_MODEL)
     for name, value in (("samples", samples), ("concurrency", args.concurrency)):
         if value < 1:
             raise ConfigError(f"{name} must be at least 1, not {value}")
-    settings = [item.removeprefix(_AGENT_PREFIX) for item in args.overrides if item.startswith(_AGENT_PREFIX)]
     selected = read_problems(problems)[: config.limit]
     identity = Identity(
-        agent=load_agent(args.agent, settings),
+        agent=load_agent(args.agent, agent_settings(args)),
         model=config.model,
         web=config.web,
         problems=hashlib.sha256(problems.read_bytes()).hexdigest(),

@@ -124,7 +124,9 @@ def test_the_answer_as_json(tmp_path, capsys):
 
 
 def test_a_config_error_is_a_usage_error():
-    args = argparse.Namespace(question="x", agent=None, config=[], overrides=["web.kind=none"], seed=0)
+    args = argparse.Namespace(
+        question="x", agent=None, config=[], overrides=["web.kind=none"], seed=0, json=False, model=None, corpus=None
+    )
     with pytest.raises(UsageError, match=r"web"):
         ask.run(args)
 

@@ -13,26 +13,17 @@
 import argparse
 import asyncio
 import hashlib
-import io
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 
 from configs.errors import ConfigError, InputError, RunFailed
-from configs.loader import load
 from configs.schema import Config
 from inference.evidence import LinkCheck, check, passages
 from inference.llm.config import EmbeddedModelConfig, ModelConfig
 from inference.types import Episode, EpisodeKey, Question, StopReason
 from inference.web.config import EmbeddedWebConfig, WebConfig
-from scripts.compose import load_agent, open_agent
-
-_NO_MODEL = (
-    "no model: name a checkpoint with --model FOLDER (`proofhound demo` trains one), or give a config with a model, "
-    "such as -c configs/models/openai_chat.yaml"
-)
-_AGENT_PREFIX = "agent."
+from scripts.compose import NO_MODEL, agent_settings, load_agent, open_agent, read_config
 
 
 class AskConfig(Config):
@@ -43,14 +34,12 @@ class AskConfig(Config):
 def run(args: argparse.Namespace) -> int:
     if not args.question.strip():
         raise InputError("the question is empty")
-    config = _config(args)
+    config = read_config(AskConfig, args)
     episode = asyncio.run(_answer(args, config))
     if episode.stop is StopReason.ERRORED:
         raise RunFailed(episode.error or "the run failed")
     checks = check_evidence(episode)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a narrow terminal encoding costs a character, not the answer
-    if getattr(args, "json", False):
+    if args.json:
         print(json.dumps(as_json(episode, checks), ensure_ascii=False))
     else:
         print("\n".join(as_text(episode, checks)))
@@ -107,22 +96,11 @@ def _count(n: int, noun: str, plural: str | None = None) -> str:
     return f"{n} {noun if n == 1 else plural or noun + 's'}"
 
 
-def _config(args: argparse.Namespace) -> AskConfig:
-    shorthand = []
-    if getattr(args, "model", None):
-        shorthand += ["model.kind=embedded", f"model.path={json.dumps(str(args.model))}"]
-    if getattr(args, "corpus", None):
-        shorthand += ["web.kind=embedded", f"web.corpus={json.dumps(str(args.corpus))}"]
-    own = [item for item in args.overrides if not item.startswith(_AGENT_PREFIX)]
-    return load(AskConfig, args.config, [*shorthand, *own])
-
-
 async def _answer(args: argparse.Namespace, config: AskConfig) -> Episode:
     if config.model is None:
-        raise ConfigError(_NO_MODEL)
+        raise ConfigError(NO_MODEL)
     named = args.agent or ("embedded" if isinstance(config.model, EmbeddedModelConfig) else "mirothinker")
-    settings = [item.removeprefix(_AGENT_PREFIX) for item in args.overrides if item.startswith(_AGENT_PREFIX)]
-    agent_config = load_agent(named, settings)
+    agent_config = load_agent(named, agent_settings(args))
     digest = hashlib.sha256(args.question.encode("utf-8", "replace")).hexdigest()[:12]
     question = Question(f"ask-{digest}", args.question)
     async with open_agent(agent_config, config.model, config.web) as agent:

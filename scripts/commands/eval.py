@@ -28,7 +28,8 @@ from rollout_env.judge import ExactJudge
 from rollout_env.outcome import Outcome
 from rollout_env.problem import Problem, read_problems
 from rollout_env.runner import EPISODES, read_episodes
-from scripts.rollouts import PROBLEMS, carry_out, plan, read_config, warning
+from scripts.compose import read_config
+from scripts.rollouts import PROBLEMS, carry_out, plan, warning
 
 _MOST_FLIPS = 10
 

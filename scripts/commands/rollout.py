@@ -13,7 +13,8 @@ from collections import Counter
 
 from rollout_env.config import RolloutConfig
 from rollout_env.runner import EPISODES
-from scripts.rollouts import carry_out, plan, read_config, warning
+from scripts.compose import read_config
+from scripts.rollouts import carry_out, plan, warning
 
 
 def run(args: argparse.Namespace) -> int:
