@@ -7,11 +7,12 @@
   right: a final turn whose answer is not gold is turned down.
 * The same (episodes, problems, config) gives the same rows in the same order; ids are unique.
 
-    held_out       a question that is kept for evaluation
-    no_tree        a question without a reasoning tree
-    stuck          no expert turn follows from what was observed
-    early_answer   the rewritten turn answers, and not with gold
-    unseen         the context shows only the placeholder of an observation that the turn would quote
+    unknown_question   an episode whose question is not among the problems
+    held_out           a question that is kept for evaluation
+    no_tree            a question without a reasoning tree
+    stuck              no expert turn follows from what was observed
+    early_answer       the rewritten turn answers, and not with gold
+    unseen             the context shows only the placeholder of an observation that the turn would quote
 """
 
 import hashlib
@@ -33,7 +34,7 @@ from rollout_env.judge import match
 from rollout_env.problem import Problem
 
 KIND = "midtrain"
-REASONS = ("held_out", "no_tree", "stuck", "early_answer", "unseen")
+REASONS = ("unknown_question", "held_out", "no_tree", "stuck", "early_answer", "unseen")
 
 
 class MidtrainConfig(Config):
@@ -85,9 +86,12 @@ def step_rows(
     """Rewritten steps of the last try of each episode whose question is among `problems`."""
     for episode in episodes:
         problem = problems.get(episode.key.question_id)
-        tree = _tree(problem) if problem is not None else "no_tree"
-        if problem is None or isinstance(tree, str):
-            yield Rejection(f"step/{episode.key}", str(tree))
+        if problem is None:
+            yield Rejection(f"step/{episode.key}", "unknown_question")
+            continue
+        tree = _tree(problem)
+        if isinstance(tree, str):
+            yield Rejection(f"step/{episode.key}", tree)
             continue
         attempt = episode.tries[-1] if episode.tries else None
         for number in _chosen(episode, config) if attempt else ():

@@ -1,11 +1,12 @@
 """Pages written from facts, in our own sentences, on hosts that link to each other.
 
-* `pedia.example` has one page an entity: for a country its region, history and one or two more facts; for anything
-  else the sentence that ties it to its country (an organisation's page lists its members).
+* `pedia.example` has one page an entity: for a country its region, one more fact and the titles of pages that tell
+  more; for anything else the sentence that ties it to its country (an organisation's page lists its members).
 * Topical hosts have one page a country and topic; each topic has two hosts, and which of them carries a country, its
   page's title and the wording are drawn from the seed: an address cannot be guessed, it has to be found.
-* Topical pages carry distractors: sentences of `Relation.former` about values that do not hold, and remarks on other
-  countries. No page states more than one topic of a country, so a question of several relations needs several pages.
+* Topical pages carry distractors: sentences of `Relation.former`, which name another country's value as one that does
+  not hold, or no longer. No page states more than one topic of a country, so a question of several relations needs
+  several pages.
 * One sentence a line. Lists are joined by "; " and cut into sentences of at most `LIST_MAX` names.
 
 The same (table, seed) gives the same pages.

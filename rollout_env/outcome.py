@@ -1,8 +1,9 @@
 """What became of an episode.
 
 * Every episode has exactly one `Outcome`. Infrastructure failures and judge outages have outcomes of their own, so that
-  neither ever becomes a zero reward or a lost point.
-* `clean` outcomes enter baselines and rewards; the others are counted and shown, never averaged as zeros.
+  neither ever becomes a zero reward or a lost comparison.
+* `clean` outcomes enter baselines, rewards and paired comparisons. The others are counted and named, beside an
+  evaluation's headline too, which is a share of all that was selected.
 """
 
 from dataclasses import dataclass

@@ -138,6 +138,11 @@ def test_what_cannot_be_a_target_is_turned_down(given, reason):
     assert [o.reason for o in outcomes if isinstance(o, Rejection)] == [reason]
 
 
+def test_an_episode_of_another_question_is_named_as_such():
+    (outcome,) = step_rows([_astray()], {}, MidtrainConfig())
+    assert outcome == Rejection("step/q1/0/0", "unknown_question")
+
+
 def _rolled_out():
     """(problems, the teacher's episodes with detours) through the real loop and tools, over a small world."""
     facts = generate_world(21, 16)

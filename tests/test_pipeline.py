@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from configs.errors import InputError, RunFailed
 from configs.loader import load, resolve
 from configs.schema import Config
+from data_synthesis.holdout import is_held_out
 from data_synthesis.splits import touches, trace
 from inference.agent import AgentConfig
 from inference.tools.config import WebLimits
 from inference.types import Answer, Episode, EpisodeKey, Question, StopReason
-from rollout_env.problem import read_problems
+from rollout_env.problem import Problem, read_problems
 from rollout_env.runner import read_episodes
 from scripts.pipeline import Schedule, Step, closure, outside, step
 from scripts.stages import demo
@@ -242,10 +243,21 @@ def test_questions_of_two_sets_differ_and_none_touches_the_held_out(tmp_path: Pa
     assert {p.provenance.world for p in trained} == {"factbook", "world-1"}
     assert len({p.question.text for p in trained}) == len(trained)
     assert not any(touches(trace(problem), one) for problem in trained for one in sealed)
+    held = read_problems(tmp_path / "held" / "heldout.jsonl")
+    assert all(is_held_out(countries_of(problem)[0]) for problem in held)
+    real = [problem for problem in trained if problem.provenance.world == "factbook"]
+    assert real
+    assert not any(is_held_out(country) for problem in real for country in countries_of(problem))
     done = read_done(tmp_path / "train", train.key)
     rejections = (tmp_path / "train" / "rejections.jsonl").read_text(encoding="utf-8").splitlines()
     assert done is not None
     assert sum(sum(found["rejected"].values()) for found in done.results.values()) == len(rejections)
+
+
+def countries_of(problem: Problem) -> list[str]:
+    """Those on the way of a question, the one that is asked for or about first."""
+    path = problem.provenance.tree["path"]
+    return path if problem.question.meta["shape"].endswith("c") else path[1:]
 
 
 def test_the_teacher_reads_pages_alone(tmp_path: Path):
