@@ -22,25 +22,42 @@ Sources = dict[Path, str]
 _SECRET = re.compile(r"key|token|secret|password|credential", re.IGNORECASE)
 
 
-def one_line(error: ValidationError, schema: type[BaseModel], data: Any, sources: Sources) -> str:
-    """The first error worth mending, and how many more there are."""
+def one_line(error: ValidationError, schema: type[BaseModel], data: Any, sources: Sources, files: str) -> str:
+    """The first error worth mending, and how many more there are. `files` names what was read."""
     details = sorted(error.errors(include_url=False), key=lambda detail: detail["type"] != "extra_forbidden")
     first, path = details[0], _data_path(details[0], data)
+    source = _source(path, sources) or files or "config"
+    if first["type"] == "missing":
+        keys = _missing_beside(path, details, data)
+        return f"{source}: {_required(keys)}{_more(len(details) - len(keys))}"
     key = _dotted(path)
     if first["type"] == "extra_forbidden":
         what = f"unknown key {key}{_closest(schema, data, path)}"
     else:
         what = _complaint(first, key)
-    source = _source(path, sources)
     named = not key or first["type"] == "extra_forbidden" or source == f"override {key}"
-    more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
-    return f"{source}: {what if named else f'{key}: {what}'}{more}"
+    return f"{source}: {what if named else f'{key}: {what}'}{_more(len(details) - 1)}"
 
 
 def kind_of(value: Any) -> str:
     """What a YAML user calls it."""
     names = {dict: "a mapping", list: "a list", str: "a text", bool: "a truth value", type(None): "nothing"}
     return names.get(type(value), "a number")
+
+
+def _missing_beside(path: Path, details: Sequence[ErrorDetails], data: Any) -> list[str]:
+    """The keys that lack in the same mapping, `path` among them."""
+    lacking = [_data_path(detail, data) for detail in details if detail["type"] == "missing"]
+    return [_dotted(other) for other in dict.fromkeys(lacking) if other[:-1] == path[:-1]]
+
+
+def _required(keys: Sequence[str]) -> str:
+    said = "this key is required" if len(keys) == 1 else "these keys are required"
+    return f"{', '.join(keys)}: {said}, in a file or as {keys[0]}=VALUE"
+
+
+def _more(count: int) -> str:
+    return f" (and {count} more)" if count else ""
 
 
 def _data_path(detail: ErrorDetails, data: Any) -> Path:
@@ -67,12 +84,10 @@ def _source(path: Path, sources: Sources) -> str:
     for length in range(len(path), 0, -1):
         if path[:length] in sources:
             return sources[path[:length]]
-    return ", ".join(dict.fromkeys(sources.values())) or "config"
+    return ""
 
 
 def _complaint(detail: ErrorDetails, key: str) -> str:
-    if detail["type"] == "missing":
-        return "this key is required"
     context = detail.get("ctx", {})
     if detail["type"] == "union_tag_not_found":
         return f"its {context['discriminator']} is required"

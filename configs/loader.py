@@ -41,7 +41,8 @@ def load(
     try:
         return schema.model_validate_json(json.dumps(data))
     except ValidationError as error:
-        raise ConfigError(explain.one_line(error, schema, data, sources)) from error
+        named = ", ".join(map(str, files))
+        raise ConfigError(explain.one_line(error, schema, data, sources, named)) from error
 
 
 def resolve(group: str, name: Path | str) -> Path:

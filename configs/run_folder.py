@@ -2,9 +2,14 @@
 
 * A new or empty folder is claimed by `run.json` (kind, config hash, version, start), then gets `config.yaml`.
 * A folder claimed by the same kind and config is resumed. Any other content is an `InputError`; nothing is touched.
+* A claim that led to nothing but bad input is given back (`released_on_bad_input`): the corrected command may have the
+  folder.
 """
 
+import errno
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,10 +18,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from configs import __version__
-from configs.errors import InputError
+from configs.errors import InputError, StorageError, UsageError
 from configs.loader import content_hash, save_resolved
 
 _CLAIM = "run.json"
+_CONFIG = "config.yaml"
 _PARTIAL = f".{_CLAIM}.tmp"
 _HINT = "choose another --out"
 
@@ -31,20 +37,53 @@ class RunFolder:
 
 
 def open_run(out: Path, kind: str, config: BaseModel) -> RunFolder:
-    """Claim `out`, or resume it. Raises InputError when it is another run's, not a folder, or not writable."""
+    """Claim `out`, or resume it.
+
+    Raises InputError when it is another run's, not a folder, or not writable, StorageError when the disk is full.
+    """
     digest = content_hash(config)
     try:
         out.mkdir(parents=True, exist_ok=True)
         resumed = _is_mine(out, kind, digest)
         if not resumed:
             _write_claim(out, {"schema": 1, "kind": kind, "config": digest, "version": __version__, "started": _now()})
-        if not (out / "config.yaml").exists():
-            save_resolved(config, out / "config.yaml")
+        if not (out / _CONFIG).exists():
+            save_resolved(config, out / _CONFIG)
     except (FileExistsError, NotADirectoryError) as error:
         raise InputError(f"{out}: not a folder: {_HINT}") from error
     except PermissionError as error:
         raise InputError(f"{out}: no permission to write there: {_HINT}") from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageError(f"{out}: {error.strerror}; what was written before is kept") from error
+        raise InputError(f"{out}: {error.strerror or error}: {_HINT}") from error
     return RunFolder(out, kind, digest, resumed)
+
+
+@contextmanager
+def released_on_bad_input(folder: RunFolder, *made: str) -> Iterator[None]:
+    """A UsageError from the block gives a new folder back, unless it holds more than the claim and `made`.
+
+    `made` names files, and folders that are empty, that stand there before anything is worth keeping.
+    """
+    try:
+        yield
+    except UsageError:
+        ours = {_CLAIM, _CONFIG, *made}
+        with suppress(OSError):
+            if not folder.resumed and {entry.name for entry in folder.path.iterdir()} <= ours:
+                _give_back(folder.path)
+        raise
+
+
+def _give_back(out: Path) -> None:
+    # The claim goes last: cut short, what is left is still this run's.
+    for entry in sorted(out.iterdir(), key=lambda entry: entry.name == _CLAIM):
+        if entry.is_dir():
+            entry.rmdir()
+        else:
+            entry.unlink()
+    out.rmdir()
 
 
 def _is_mine(out: Path, kind: str, digest: str) -> bool:
@@ -61,7 +100,7 @@ def _is_mine(out: Path, kind: str, digest: str) -> bool:
 def _read_claim(path: Path) -> dict[str, Any]:
     try:
         claim = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON: {_HINT}") from error
     if not isinstance(claim, dict) or not {"kind", "config"} <= claim.keys():
         raise InputError(f"{path}: names no kind and config: {_HINT}")

@@ -75,12 +75,14 @@ def write_corpus(
 def read_manifest(corpus: Path) -> Manifest | None:
     """None where the folder has none: it was not finished, or was put together by hand."""
     path = corpus / MANIFEST_FILE
-    if not path.exists():
-        return None
     try:
         row = json.loads(path.read_text(encoding="utf-8"))
         return Manifest(**{field: row[field] for field in Manifest.__slots__})
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise InputError(f"{path}: not the manifest of a corpus") from error
 
 
@@ -107,7 +109,7 @@ def read_facts(corpus: Path) -> FactTable:
 def _fact(line: str, where: str) -> Fact:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not JSON, so this is not a file of JSON lines") from error
     fields = ("subject", "relation", "object")
     if not isinstance(row, dict) or not all(isinstance(row.get(field), str) for field in fields):

@@ -124,7 +124,9 @@ def _committed_end(descriptor: int) -> int:
 def _envelope(line: bytes, where: str) -> dict[str, Any]:
     try:
         envelope = json.loads(line)
-    except ValueError as error:
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where}: not a JSON line: not UTF-8 text") from error
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not a JSON line: {error}") from error
     if not isinstance(envelope, dict) or not {"schema", "kind", "key", "data"} <= envelope.keys():
         raise InputError(f"{where}: not a record (schema, kind, key, data)")

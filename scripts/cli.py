@@ -6,11 +6,13 @@
   after its options: `args.config: list[str]`, `args.overrides: list[str]`, both for `configs.loader.load`.
 * Exit codes: 0 done; 1 the run failed; 2 bad usage or input; 130 interrupted. A failure that is no bug of ours is one
   plain line on stderr.
+* What the terminal's encoding cannot show costs a character, not the result.
 """
 
 import argparse
 import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -23,6 +25,18 @@ from configs import __version__
 from configs.errors import MissingExtraError, ProofhoundError, UsageError
 
 TRAIN_EXTRA = {"accelerate", "datasets", "deepspeed", "peft", "torch", "transformers", "trl", "wandb"}
+MOST_SEED = 2**31 - 1
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_UNUSABLE = (
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.ENOTDIR,
+    errno.EISDIR,
+)
+"""What is wrong with a path that somebody named, wherever we meet it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +68,56 @@ def _choice(name: str, *values: str, text: str) -> Argument:
     return _argument(name, metavar="|".join(values), type=parse, help=text)
 
 
+def _named(word: str) -> str:
+    """The empty path, which an unset variable gives, would quietly mean the working directory."""
+    if not word.strip():
+        raise argparse.ArgumentTypeError("the path is empty")
+    return word
+
+
+def _path(word: str) -> Path:
+    return Path(_named(word))
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    def parse(word: str) -> int:
+        try:
+            number = int(word)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"expected a whole number from {least} to {most}, not {word[:40]!r}")
+        return number
+
+    return parse
+
+
+def _number(name: str, default: int, least: int, most: int, text: str) -> Argument:
+    return _argument(name, type=_whole(least, most), default=default, metavar="N", help=f"{text} (default: {default})")
+
+
 def _out(default: str | None = None) -> Argument:
     text = f"run folder (default: {default})" if default else "run folder"
-    return _argument("--out", type=Path, metavar="DIR", required=default is None, default=default, help=text)
+    return _argument("--out", type=_path, metavar="DIR", required=default is None, default=default, help=text)
 
 
-CONFIG = _argument("-c", "--config", action="append", default=[], metavar="FILE", help="YAML; repeat to merge")
-SEED = _argument("--seed", type=int, default=0, metavar="N", help="everything drawn follows from it (default: 0)")
+CONFIG = _argument(
+    "-c", "--config", type=_named, action="append", default=[], metavar="FILE", help="YAML; repeat to merge"
+)
+SEED = _number("--seed", 0, 0, MOST_SEED, "everything drawn follows from it")
+CONCURRENCY = _number("--concurrency", 8, 1, 10_000, "episodes at a time")
 QUICK = _argument("--quick", action="store_true", help="a small version, minutes long")
 AGENT = _argument("-a", "--agent", default="embedded", metavar="AGENT", help="packaged agent or YAML file")
 MODEL = _argument(
     "--model",
-    type=Path,
+    type=_path,
     metavar="DIR",
     help="checkpoint folder to serve in this process; without it the endpoint that the config names is asked",
 )
 CORPUS = _argument(
-    "--corpus", type=Path, metavar="DIR", help="corpus to search; without it the web that the config names"
+    "--corpus", type=_path, metavar="DIR", help="corpus to search; without it the web that the config names"
 )
-PROBLEMS = _argument("--problems", type=Path, metavar="FILE", required=True, help="problems.jsonl")
+PROBLEMS = _argument("--problems", type=_path, metavar="FILE", required=True, help="problems.jsonl")
 
 COMMANDS: dict[str, Command] = {
     "demo": Command(
@@ -87,7 +132,7 @@ COMMANDS: dict[str, Command] = {
         "questions that can be proved: problems, rejections and a report",
         (
             _choice("method", "corpus", "webhop", text="which generator"),
-            _argument("--corpus", type=Path, metavar="DIR", required=True, help="corpus to ask about"),
+            _argument("--corpus", type=_path, metavar="DIR", required=True, help="corpus to ask about"),
             CONFIG,
             _out(),
             SEED,
@@ -97,8 +142,8 @@ COMMANDS: dict[str, Command] = {
         "training sets from problems and episodes",
         (
             _choice("kind", "midtrain", "sft", "pairs", text="which training set"),
-            _argument("--episodes", type=Path, metavar="DIR", required=True, help="run folder of rollouts"),
-            _argument("--problems", type=Path, metavar="FILE", help="problems.jsonl; gold to tell right from wrong"),
+            _argument("--episodes", type=_path, metavar="DIR", required=True, help="run folder of rollouts"),
+            _argument("--problems", type=_path, metavar="FILE", help="problems.jsonl; gold to tell right from wrong"),
             CONFIG,
             _out(),
             SEED,
@@ -115,8 +160,8 @@ COMMANDS: dict[str, Command] = {
             AGENT,
             MODEL,
             CORPUS,
-            _argument("--samples", type=int, default=1, metavar="N", help="episodes a problem (default: 1)"),
-            _argument("--concurrency", type=int, default=8, metavar="N", help="episodes at a time (default: 8)"),
+            _number("--samples", 1, 1, 1_000_000, "episodes a problem"),
+            CONCURRENCY,
             CONFIG,
             _out(),
             SEED,
@@ -150,10 +195,10 @@ COMMANDS: dict[str, Command] = {
             AGENT,
             MODEL,
             CORPUS,
-            _argument("--k", type=int, default=1, metavar="N", help="episodes a problem (default: 1)"),
-            _argument("--concurrency", type=int, default=8, metavar="N", help="episodes at a time (default: 8)"),
+            _number("--k", 1, 1, 1_000_000, "episodes a problem"),
+            CONCURRENCY,
             CONFIG,
-            _argument("--out", type=Path, metavar="DIR", help="run folder (needed for a benchmark)"),
+            _argument("--out", type=_path, metavar="DIR", help="run folder (needed for a benchmark)"),
             SEED,
         ),
     ),
@@ -194,13 +239,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     # trl reports each trainer it starts to its makers unless told not to.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    _open_output()
     return exit_code(lambda: _run(parse(sys.argv[1:] if argv is None else argv)))
 
 
 def exit_code(action: Callable[[], int]) -> int:
     """What `action` returns, or the code of the failure it met, told in one line on stderr. Bugs pass through."""
     try:
-        return action()
+        return _shown(action)
     except UsageError as error:
         return _fail(f"error: {error}", 2)
     except ProofhoundError as error:
@@ -208,7 +254,7 @@ def exit_code(action: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted; the same command goes on where it stopped", 130)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter fails again at exit
+        _abandon_output()
         return 1
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
@@ -216,10 +262,40 @@ def exit_code(action: Callable[[], int]) -> int:
             raise
         return _fail(f"error: {_missing_extra(missing)}", 2)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        where = f"{error.filename}: " if error.filename else ""
-        return _fail(f"error: {where}{error.strerror}; what was written before is kept", 1)
+        return _system_failure(error)
+
+
+def _shown(action: Callable[[], int]) -> int:
+    """What is printed has arrived when this returns: at the interpreter's exit it is too late to tell."""
+    try:
+        return action()
+    finally:
+        sys.stdout.flush()
+
+
+def _system_failure(error: OSError) -> int:
+    """A full disk, or a path that cannot be used. Anything else is a bug, and raised."""
+    if error.errno in _FULL:
+        if error.filename is None:
+            _abandon_output()
+        return _fail(f"error: {error.filename or 'output'}: {error.strerror}; what was written before is kept", 1)
+    if error.filename is None or error.errno not in _UNUSABLE:
+        raise error
+    return _fail(f"error: {os.fsdecode(error.filename)}: {error.strerror}", 2)
+
+
+def _open_output() -> None:
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # it was closed before we started
+            setattr(sys, name, io.TextIOWrapper(io.FileIO(os.devnull, "w"), encoding="utf-8"))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace" if name == "stdout" else "backslashreplace")
+
+
+def _abandon_output() -> None:
+    """Else the interpreter fails again at exit, on what is still to be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from configs.errors import ConfigError, RunFailed
-from configs.run_folder import open_run
+from configs.run_folder import open_run, released_on_bad_input
 from configs.schema import Config
 from inference.agent import AgentConfig
 from inference.llm.config import ModelConfig
@@ -69,9 +69,10 @@ def plan(args: argparse.Namespace, config: RolloutConfig, problems: Path, sample
 
 def carry_out(run: Plan, kind: str) -> list[Episode]:
     """The episodes, those of earlier calls among them. Raises RunFailed when every one errored."""
-    open_run(run.out, kind, run.identity)
-    write_problems(run.out / PROBLEMS, run.problems)
-    episodes = asyncio.run(_roll_out(run, kind))
+    folder = open_run(run.out, kind, run.identity)
+    with released_on_bad_input(folder, PROBLEMS):
+        write_problems(run.out / PROBLEMS, run.problems)
+        episodes = asyncio.run(_roll_out(run, kind))
     errored = [episode for episode in episodes if episode.stop is StopReason.ERRORED]
     if len(errored) == len(episodes):
         raise RunFailed(f"every episode errored; the last one: {errored[-1].error}")

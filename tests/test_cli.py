@@ -26,7 +26,12 @@ def raising(error: BaseException):
         (["dmeo"], "no command 'dmeo'; the closest one is 'demo'"),
         (["train", "sfd", "--out", "x"], "no stage 'sfd'; the closest one is 'sft'"),
         (["train", "sft"], "required: --out"),
-        (["demo", "--seed", "one"], "--seed: invalid int value: 'one'"),
+        (["demo", "--seed", "one"], "--seed: expected a whole number from 0"),
+        (["demo", "--seed", "-1"], "not '-1'"),
+        (["demo", "--seed", "99999999999"], "not '99999999999'"),
+        (["demo", "--out", ""], "--out: the path is empty"),
+        (["demo", "-c", " "], "the path is empty"),
+        (["eval", "p.jsonl", "--k", "0"], "--k: expected a whole number from 1"),
         (["demo", "--quik"], "unrecognized arguments: --quik"),
         (["ask"], "required: QUESTION"),
     ],
@@ -48,6 +53,8 @@ def test_bad_usage_is_one_line_and_exit_2(argv: list[str], part: str, capsys: py
         (LLMError("endpoint down"), 1, "error: endpoint down"),
         (ContextOverflow("too long"), 1, "error: too long"),
         (OSError(errno.ENOSPC, "No space left on device", "run/x"), 1, "error: run/x: No space left on device"),
+        (OSError(errno.EROFS, "Read-only file system", "run/x"), 2, "error: run/x: Read-only file system"),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "xx"), 2, "error: xx: File name too long"),
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
@@ -58,7 +65,16 @@ def test_failures_become_exit_codes(error: BaseException, code: int, line: str, 
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("error", [ValueError("bug"), ModuleNotFoundError("no", name="ours"), OSError(errno.EIO, "io")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("bug"),
+        ModuleNotFoundError("no", name="ours"),
+        OSError(errno.EIO, "io"),
+        OSError(errno.ENOENT, "No such file or directory", "forgotten"),
+        PermissionError(errno.EACCES, "no path that somebody named"),
+    ],
+)
 def test_bugs_are_not_hidden(error: Exception):
     with pytest.raises(type(error)):
         cli.exit_code(raising(error))
@@ -117,3 +133,20 @@ def test_a_reader_that_leaves_early_is_no_crash():
     done = subprocess.run(command, cwd=ROOT, stdout=write, stderr=subprocess.PIPE, encoding="utf-8", check=False)
     os.close(write)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is not there")
+def test_output_that_cannot_be_written_is_told():
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        command = [sys.executable, "-m", "scripts.cli", "--help"]
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, encoding="utf-8", check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error: output: No space left on device; what was written before is kept\n"
+
+
+def test_what_the_terminal_cannot_show_costs_a_character_and_no_more():
+    code = "from scripts import cli; cli._open_output(); print('a \\u2713 \\udce9 b')"
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, encoding="utf-8", check=True)
+    assert done.stdout == "a ? ? b\n"

@@ -19,8 +19,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,8 @@ from accelerate import PartialState
 from transformers import set_seed
 from transformers.utils import logging
 
-from configs.errors import InputError, RunFailed, StorageError, UsageError, boundary
-from configs.run_folder import open_run
+from configs.errors import InputError, RunFailed, StorageError, boundary
+from configs.run_folder import open_run, released_on_bad_input
 from inference.records import encode
 from training.checkpoint import save_model
 from training.collate import Shape, plan
@@ -45,6 +44,8 @@ CHECKPOINTS = "checkpoints"
 METRICS = "metrics.jsonl"
 MODEL = "model"
 DONE = "done.json"
+_FIRST = (INPUTS, "refused.jsonl", CHECKPOINTS)
+"""What a run writes before it trains."""
 
 
 def run_stage(
@@ -59,8 +60,8 @@ def run_stage(
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     with open_processes(deepspeed=config.deepspeed is not None).main_process_first():
-        is_new = not open_run(out, f"train {kind}", config).resumed
-        with _unclaimed_on_bad_input(out, is_new):
+        folder = open_run(out, f"train {kind}", config)
+        with released_on_bad_input(folder, *_FIRST):
             _claim_inputs(out, inputs)
     if (out / DONE).exists():
         return out / MODEL
@@ -68,7 +69,7 @@ def run_stage(
         torch.set_num_threads(config.threads)
     set_seed(config.seed)
     metrics = Metrics(out / METRICS)
-    with _unclaimed_on_bad_input(out, is_new):
+    with released_on_bad_input(folder, *_FIRST):
         trainer = build(out / CHECKPOINTS, metrics)
     checkpoint = last_checkpoint(out / CHECKPOINTS)
     metrics.rewind(0 if checkpoint is None else _step(checkpoint))
@@ -106,21 +107,6 @@ def write_refusals(out: Path, refused: Iterable[Refusal]) -> None:
 
 def _step(checkpoint: Path) -> int:
     return int(checkpoint.name.rpartition("-")[2])
-
-
-@contextmanager
-def _unclaimed_on_bad_input(out: Path, is_new: bool) -> Iterator[None]:
-    """Bad input found before anything was trained leaves a new folder free for the corrected command."""
-    try:
-        yield
-    except UsageError:
-        if is_new:
-            for name in ("run.json", "config.yaml", INPUTS, "refused.jsonl"):
-                (out / name).unlink(missing_ok=True)
-            for folder in (out / CHECKPOINTS, out):
-                with suppress(OSError):
-                    folder.rmdir()
-        raise
 
 
 def _claim_inputs(out: Path, inputs: Sequence[Path]) -> None:

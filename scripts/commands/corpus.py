@@ -30,6 +30,8 @@ from data_synthesis.world import generate_world
 from inference.web.recorded_web import PAGES_FILE, RecordedWeb, read_pages
 from scripts.progress import progress
 
+_RENDERED = ("factbook", "world")
+
 
 class CorpusBuildConfig(Config):
     source: str
@@ -43,14 +45,10 @@ class CorpusBuildConfig(Config):
 
 
 def run(args: argparse.Namespace) -> int:
-    source, _, number = args.source.partition(":")
-    if source == "world" and number and not number.isdigit():
-        raise InputError(f"{args.source}: expected world or world:SEED with a whole number")
-    is_generated = source in ("factbook", "world")
-    seed = int(number) if source == "world" and number else args.seed
-    own = [f"source={json.dumps(source if is_generated else args.source)}", f"seed={seed}"]
+    source, seed = _source_and_seed(args.source, args.seed)
+    own = [f"source={json.dumps(source)}", f"seed={seed}"]
     config = load(CorpusBuildConfig, args.config, [*own, *args.overrides])
-    name, pages, facts = _rendered(config) if is_generated else _given(Path(config.source))
+    name, pages, facts = _rendered(config) if config.source in _RENDERED else _given(Path(config.source))
     folder = open_run(args.out, "corpus", config)
     manifest = read_manifest(folder.path)
     if manifest is None:
@@ -58,6 +56,16 @@ def run(args: argparse.Namespace) -> int:
             manifest = write_corpus(folder.path, name, config.seed, pages, facts, bar.advance)
     print(f"{folder.path}: {manifest.pages} pages, {manifest.facts} facts, name {manifest.name}")
     return 0
+
+
+def _source_and_seed(word: str, seed: int) -> tuple[str, int]:
+    """`world:7` is the world of seed 7; any other source is taken as it is."""
+    source, colon, number = word.partition(":")
+    if source != "world" or not colon:
+        return word, seed
+    if not (number.isascii() and number.isdecimal()):
+        raise InputError(f"{word}: expected world or world:SEED with a whole number")
+    return source, int(number)
 
 
 def _rendered(config: CorpusBuildConfig) -> tuple[str, Iterable[AnyPage], Iterable[Fact]]:
@@ -76,7 +84,8 @@ def _given(source: Path) -> tuple[str, Iterable[AnyPage], Iterable[Fact]]:
     """Somebody's own pages, all of them read and checked."""
     folder = source.parent if source.name == PAGES_FILE else source
     if not (folder / PAGES_FILE).is_file():
-        raise InputError(f"{source}: no such corpus: give factbook, world, or a {PAGES_FILE} or the folder it is in")
+        what = f"a file of pages has to be called {PAGES_FILE}" if source.is_file() else "no such corpus"
+        raise InputError(f"{source}: {what}: give factbook, world, or a {PAGES_FILE} or the folder it is in")
     pages = list(read_pages(folder))
     RecordedWeb(pages)  # no two pages may share an address
     facts: dict[tuple[str, str, str], Fact] = {}

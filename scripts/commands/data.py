@@ -17,7 +17,7 @@ from pydantic import Field
 
 from configs.errors import InputError
 from configs.loader import load, resolve
-from configs.run_folder import open_run
+from configs.run_folder import open_run, released_on_bad_input
 from configs.schema import Config
 from data_synthesis import midtrain, pairs, sft_set
 from data_synthesis.ledger import Ledger, Rejection, funnel_table
@@ -94,7 +94,8 @@ def run(args: argparse.Namespace) -> int:
     if not source.is_file():
         raise InputError(f"{config.episodes}: no {EPISODES} there; `proofhound rollout` makes one")
     folder = open_run(args.out, f"data {args.kind}", config)
-    rows, ledger = _collect(kind, _latest(source), problems, config, folder.path / FILES[args.kind])
+    with released_on_bad_input(folder):
+        rows, ledger = _collect(kind, _latest(source), problems, config, folder.path / FILES[args.kind])
     report = f"# Training set: {args.kind}\n\n{funnel_table(ledger.funnel, kind.reasons)}"
     if args.kind == "pairs":
         report += "\n" + _sides(rows)
@@ -106,6 +107,8 @@ def run(args: argparse.Namespace) -> int:
 def _latest(source: Path) -> Iterator[Episode]:
     """Every episode, in the order of the file; of several with one key the last."""
     last = {str(episode.key): number for number, episode in enumerate(read_records(source, Episode))}
+    if not last:
+        raise InputError(f"{source}: holds no episode; `proofhound rollout` makes them")
     kept = set(last.values())
     for number, episode in enumerate(read_records(source, Episode)):
         if number in kept:

@@ -21,10 +21,9 @@ import sys
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from configs import __version__
-from configs.errors import StorageError, boundary
+from configs.errors import InputError, StorageError, boundary
 from configs.loader import content_hash, load, resolve, save_resolved
 from eval.report import HTML, MARKDOWN
 from scripts.pipeline import closure
@@ -35,6 +34,7 @@ from scripts.steps.report import ABOUT
 from scripts.workers import Usage, run_pipeline
 
 CONFIG = "config.yaml"
+_SECONDS, _PEAK = "wall-clock seconds", "peak memory, all processes, MiB"
 _LIBRARIES = ("torch", "transformers", "trl")
 
 
@@ -61,15 +61,15 @@ class About:
         self._out = out
         self._config = config
         self._seed = seed
-        self._before: dict[str, Any] | None = None
+        self._before: dict[str, float] | None = None
 
     def update(self, usage: Usage) -> None:
         path = self._out / ABOUT
         if self._before is None:
-            self._before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+            self._before = _read_about(path)
             save_resolved(self._config, self._out / CONFIG)
-        seconds = float(self._before.get("wall-clock seconds", 0.0)) + usage.seconds
-        peak = max(float(self._before.get("peak memory, all processes, MiB", 0.0)), usage.peak_mib)
+        seconds = self._before.get(_SECONDS, 0.0) + usage.seconds
+        peak = max(self._before.get(_PEAK, 0.0), usage.peak_mib)
         write_json(
             path,
             {
@@ -80,10 +80,18 @@ class About:
                 **_commit(),
                 "finished": datetime.now(UTC).isoformat(timespec="minutes"),
                 "machine": f"{platform.system()} {platform.machine()}, {self._config.workers} steps at a time",
-                "wall-clock seconds": round(seconds, 1),
-                "peak memory, all processes, MiB": round(peak, 1),
+                _SECONDS: round(seconds, 1),
+                _PEAK: round(peak, 1),
             },
         )
+
+
+def _read_about(path: Path) -> dict[str, float]:
+    if not path.exists():
+        return {}
+    with boundary(InputError, f"{path}: unreadable; delete it to start its counts anew"):
+        about = json.loads(path.read_text(encoding="utf-8"))
+        return {key: float(about[key]) for key in (_SECONDS, _PEAK) if key in about}
 
 
 def accuracies(done: Done) -> list[str]:
