@@ -8,7 +8,9 @@ others:
     coverage    named terms of the question (names, quoted words, numbers, codes) found in what supported quotes assert
     connection  supported links that share a name with another supported link or with the question
 
-* Ties go to the answer that more candidates gave, then to the lower sample index.
+* Names do not tell a capital from a large city. So a tie above 0 goes to the chain whose quotes hold more of the
+  question's other words (`wording`; the claims' own words count for nothing), a tie that is left to the answer that
+  more candidates gave, then to the lower sample index.
 * An episode that errored is no candidate: it is nobody's answer. One without an answer scores 0 and loses every tie to
   one with an answer.
 * Pure. It sees the question, the answers, their evidence and the observations, and nothing else.
@@ -22,6 +24,7 @@ from dataclasses import dataclass
 
 from inference.evidence import LinkCheck, check, passages, supported_share, terms, words
 from inference.types import Answer, Episode, Question, StopReason
+from inference.web.text import content_words
 
 _QUOTED = re.compile(r"[\"“«]([^\"”»]{2,})[\"”»]")
 
@@ -32,10 +35,17 @@ class Score:
     answer: float
     coverage: float
     connection: float
+    wording: float = 0.0
+    """Share of the question's words, names aside, that stand in what supported quotes assert."""
 
     @property
     def total(self) -> float:
         return self.links * self.answer * self.coverage * self.connection
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """The higher the better."""
+        return self.total, self.wording if self.total else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +69,8 @@ def rank(question: Question, episodes: Sequence[Episode]) -> list[Candidate]:
     candidates = [
         Candidate(e, score(question, e), votes[folded(e.answer.text)] if e.answer is not None else 0) for e in alive
     ]
-    return sorted(candidates, key=lambda c: (-c.score.total, -c.agreement, c.episode.key.sample))
+    candidates.sort(key=lambda c: c.episode.key.sample)
+    return sorted(candidates, key=lambda c: (c.score.rank, c.agreement), reverse=True)
 
 
 def score(question: Question, episode: Episode) -> Score:
@@ -70,12 +81,13 @@ def score(question: Question, episode: Episode) -> Score:
     observed = [passage for trajectory in episode.tries for passage in passages(trajectory.nodes)]
     checks = check(dict.fromkeys(answer.evidence), observed)
     supported = [c for c in checks if c.supported]
-    asked = question_terms(question.text)
+    asked, stated = question_terms(question.text), [c.stated for c in supported]
     return Score(
         links=supported_share(checks),
         answer=float(any(_claims(c, answer) for c in supported)),
-        coverage=_coverage(asked, [c.stated for c in supported]),
+        coverage=_coverage(asked, stated),
         connection=_connection(asked, [terms(c.link.claim) | terms(c.link.quote) for c in supported]),
+        wording=_wording(question.text, stated),
     )
 
 
@@ -101,6 +113,12 @@ def _coverage(asked: frozenset[str], stated: Sequence[str]) -> float:
         return 1.0
     spoken = frozenset().union(*map(words, stated))
     return len(asked & spoken) / len(asked)
+
+
+def _wording(question: str, stated: Sequence[str]) -> float:
+    asked = set(content_words(question)).difference(*map(content_words, terms(question)))
+    spoken = set(content_words(" ".join(stated)))
+    return len(asked & spoken) / len(asked) if asked else 1.0
 
 
 def _connection(asked: frozenset[str], links: Sequence[frozenset[str]]) -> float:

@@ -23,6 +23,7 @@ PAGES = {
     "http://a": "Avaland borders Dorn. The internet code of Avaland is .av.",
     "http://b": "The capital of Avaland is Bremont.",
     "http://c": "The capital of Corvia is Elmstead.",
+    "http://e": "The port of Avaland is Marlin. Avaland is governed from Bremont.",
     "http://d": "Long ago the capital of Avaland was Elmstead. People in Avaland speak Dornish; Avish.",
 }
 BORDER = Evidence("Avaland borders Dorn", "Avaland borders Dorn.", "http://a")
@@ -93,6 +94,27 @@ def test_the_chain_that_holds_beats_the_majority():
     wrong = [episode("Elmstead", (BORDER, CODE, OTHER), i) for i in range(3)]
     winner = select(QUESTION, [*wrong, episode("Bremont", WHOLE, 3)])
     assert (winner.episode.answer.text, winner.agreement) == ("Bremont", 1)
+
+
+PORT = Evidence("Avaland port Marlin", "The port of Avaland is Marlin.", "http://e")
+FALSE_CAPITAL = Evidence("The capital of Avaland is Marlin", "The port of Avaland is Marlin.", "http://e")
+GOVERNED = Evidence("Avaland capital Bremont", "Avaland is governed from Bremont.", "http://e")
+
+
+@pytest.mark.parametrize("wrong", [PORT, FALSE_CAPITAL])
+def test_what_was_asked_beats_another_fact_of_the_same_place(wrong):
+    others = [episode("Marlin", (BORDER, CODE, wrong), i) for i in range(3)]
+    right = episode("Bremont", WHOLE, 3)
+    assert score(QUESTION, others[0]).total == score(QUESTION, right).total == 1
+    assert select(QUESTION, [*others, right]).episode is right
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"), [((BORDER, CODE, GOVERNED), (BORDER, CODE, PORT)), ((), (BORDER, CODE, CAPITAL))]
+)
+def test_where_wording_says_nothing_the_majority_decides(right, wrong):
+    many = [episode("Bremont", right, i) for i in (1, 2)]
+    assert select(QUESTION, [episode("Marlin", wrong, 0), *many]).episode is many[0]
 
 
 def test_ties_go_to_agreement_and_then_to_the_lower_sample():
