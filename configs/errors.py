@@ -17,8 +17,13 @@ positional strings. Typed errors pass through unchanged; `boundary` turns any ot
 part that failed, so `except Exception` stands here and nowhere else.
 """
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says where no more can be written."""
 
 
 class ProofhoundError(Exception):

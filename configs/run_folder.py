@@ -6,7 +6,6 @@
   folder.
 """
 
-import errno
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from configs import __version__
-from configs.errors import InputError, StorageError, UsageError
+from configs.errors import DISK_FULL, InputError, StorageError, UsageError
 from configs.loader import content_hash, save_resolved
 
 _CLAIM = "run.json"
@@ -54,7 +53,7 @@ def open_run(out: Path, kind: str, config: BaseModel) -> RunFolder:
     except PermissionError as error:
         raise InputError(f"{out}: no permission to write there: {_HINT}") from error
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in DISK_FULL:
             raise StorageError(f"{out}: {error.strerror}; what was written before is kept") from error
         raise InputError(f"{out}: {error.strerror or error}: {_HINT}") from error
     return RunFolder(out, kind, digest, resumed)

@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from configs import __version__
-from configs.errors import MissingExtraError, ProofhoundError, UsageError
+from configs.errors import DISK_FULL, MissingExtraError, ProofhoundError, UsageError
 
 TRAIN_EXTRA = {"accelerate", "datasets", "deepspeed", "peft", "torch", "transformers", "trl", "wandb"}
 MOST_SEED = 2**31 - 1
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _UNUSABLE = (
     errno.EACCES,
     errno.EPERM,
@@ -275,7 +274,7 @@ def _shown(action: Callable[[], int]) -> int:
 
 def _system_failure(error: OSError) -> int:
     """A full disk, or a path that cannot be used. Anything else is a bug, and raised."""
-    if error.errno in _FULL:
+    if error.errno in DISK_FULL:
         if error.filename is None:
             _abandon_output()
         return _fail(f"error: {error.filename or 'output'}: {error.strerror}; what was written before is kept", 1)

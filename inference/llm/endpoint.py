@@ -5,10 +5,11 @@
   is begun that would pass the overall deadline. What is then left is `LLMError`.
 * A prompt that does not fit is `ContextOverflow`: by the machine code where the server sends one, else by its wording.
 * What only the user can mend is `ConfigError`: a missing key (the variable is named), a refused key, an unknown model.
-* The key stands in no error and no log.
+* The key stands in no error and no log, and is cut out of whatever the server sends back.
 """
 
 import asyncio
+import json
 import os
 import random
 import re
@@ -24,6 +25,7 @@ from pydantic import Field
 
 from configs.errors import ConfigError, ContextOverflow, LLMError
 from configs.schema import Config
+from configs.secret import Address, EnvName, hide, read_key
 
 T = TypeVar("T")
 
@@ -43,11 +45,11 @@ class RetryConfig(Config):
 
 
 class EndpointConfig(Config):
-    base_url: str
+    base_url: Address
     """Up to and including the version, such as https://api.openai.com/v1 or http://127.0.0.1:8000/v1."""
     model: str
     """The name the server knows the model by."""
-    api_key_env: str | None = None
+    api_key_env: EnvName | None = None
     """Name of the environment variable that holds the key. None: no key is sent."""
     retry: RetryConfig = RetryConfig()
 
@@ -116,7 +118,7 @@ def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | No
 
 class Endpoint:
     def __init__(self, config: EndpointConfig, environ: Mapping[str, str] = os.environ) -> None:
-        """Raises ConfigError when the variable that should hold the key is not set."""
+        """Raises ConfigError when the variable that should hold the key is not set, or holds what is none."""
         self.config = config
         self._url = config.base_url.rstrip("/")
         self._key = _key(config, environ)
@@ -154,19 +156,19 @@ class Endpoint:
             raise ConfigError(f"base_url {self._url!r}: {error}") from error
         except httpx.HTTPError as error:
             raise Transient(f"{type(error).__name__}: {_one_line(str(error))}") from error
+        text = hide(reply.text, self._key)
         if reply.status_code != httpx.codes.OK:
-            self._raise(classify(reply.status_code, reply.text), reply.headers)
+            self._raise(classify(reply.status_code, text), reply.headers)
         try:
-            return reply.json()
-        except ValueError as error:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
             raise Transient("the reply is not JSON") from error
 
     def _raise(self, fault: Fault, headers: Mapping[str, str]) -> None:
-        why = fault.why.replace(self._key, "***") if self._key else fault.why
         if fault.kind is Transient:
-            raise Transient(why, retry_after_seconds(headers, datetime.now(UTC)))
+            raise Transient(fault.why, retry_after_seconds(headers, datetime.now(UTC)))
         key = f" (key from {self.config.api_key_env})" if fault.kind is ConfigError and self.config.api_key_env else ""
-        raise fault.kind(f"{self._url}, model {self.config.model}{key}: {why}")
+        raise fault.kind(f"{self._url}, model {self.config.model}{key}: {fault.why}")
 
     def _http(self) -> httpx.AsyncClient:
         loop = asyncio.get_running_loop()
@@ -201,11 +203,11 @@ def refuse_error(reply: Any) -> None:
     raise Transient(f"error in a 200: {_one_line(error)}")
 
 
-def _key(config: EndpointConfig, environ: Mapping[str, str]) -> str:
+def _key(config: EndpointConfig, environ: Mapping[str, str]) -> str | None:
     if config.api_key_env is None:
-        return ""
-    key = environ.get(config.api_key_env, "").strip()
-    if not key:
+        return None
+    key = read_key(environ, config.api_key_env)
+    if key is None:
         raise ConfigError(f"{config.base_url} needs a key: set the environment variable {config.api_key_env}")
     return key
 

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from configs.secret import EnvName
 from inference.llm.endpoint import Endpoint, EndpointConfig, Transient, refuse_error
 from inference.llm.protocol import Completion, Prompt, Sampling, ToolSpec
 from inference.toolcall import parse_arguments, without_calls
@@ -30,7 +31,7 @@ _FAILED = frozenset({None, "error", "abort", "content_filter"})
 
 class OpenAIChatConfig(EndpointConfig):
     kind: Literal["openai_chat"] = "openai_chat"
-    api_key_env: str | None = "OPENAI_API_KEY"
+    api_key_env: EnvName | None = "OPENAI_API_KEY"
     """Name of the environment variable that holds the key. None: no key is sent."""
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """What the server calls the limit of sampled tokens."""

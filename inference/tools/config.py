@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from configs.schema import Config
+from configs.secret import Address, EnvName
 from inference.tools.http import FetchLimits
 
 
@@ -28,11 +29,11 @@ class WebLimits(Config):
 class WebToolsConfig(WebLimits):
     """A search and a reader server."""
 
-    search_url: str = "https://google.serper.dev/search"
+    search_url: Address = "https://google.serper.dev/search"
     """Serper's API, or a server that speaks it."""
-    search_key_env: str = "SERPER_API_KEY"
+    search_key_env: EnvName = "SERPER_API_KEY"
     """Environment variable with the search key. Needed unless the server is this machine's own."""
-    reader_url: str = "https://r.jina.ai"
+    reader_url: Address = "https://r.jina.ai"
     """Jina Reader, or a server that speaks it."""
-    reader_key_env: str = "JINA_API_KEY"
+    reader_key_env: EnvName = "JINA_API_KEY"
     """Environment variable with the reader key. Without a key Jina answers more slowly."""

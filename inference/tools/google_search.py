@@ -56,6 +56,7 @@ class GoogleSearch:
     def __init__(self, url: str, key: str | None, num_results: int, fetcher: Fetcher) -> None:
         """`key`: sent as X-API-KEY; None for a server that asks for none."""
         self._url = url
+        self._key = key
         self._headers = {"X-API-KEY": key} if key else {}
         self._num_results = num_results
         self._fetcher = fetcher
@@ -78,7 +79,7 @@ class GoogleSearch:
         return ToolResult("\n".join(shown) if shown else NO_RESULTS)
 
     async def _hits(self, body: dict[str, Any]) -> list[dict[str, Any]]:
-        reply = await self._fetcher.send("POST", self._url, headers=self._headers, json=body)
+        reply = await self._fetcher.send("POST", self._url, headers=self._headers, json=body, key=self._key)
         if reply.status != 200:
             raise ToolUnavailable(f"the search server answered {reply.status}: {_complaint(reply)}")
         try:

@@ -7,13 +7,13 @@
 * 408, 425, 429, 5xx and failures of the transport are tried again, `retries` times at most, waiting `backoff_s`, twice
   that, ... and never more than `BACKOFF_MAX_S`, or as long as the server's Retry-After says. What still fails is
   `ToolUnavailable`. Any other status is an answer, for the caller to judge.
-* Neither headers nor bodies sent stand in any error, so no key does.
+* Neither headers nor bodies sent stand in any error, and a key that the server repeats is cut out of its answer.
 * Connections are pooled per event loop. `aclose` closes those of the running loop.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
@@ -21,6 +21,7 @@ from pydantic import Field
 
 from configs.errors import ToolUnavailable
 from configs.schema import Config
+from configs.secret import hide
 
 BACKOFF_MAX_S = 30.0
 _AGAIN = frozenset({408, 425, 429})
@@ -66,9 +67,15 @@ class Fetcher:
         self._client: tuple[asyncio.AbstractEventLoop, httpx.AsyncClient] | None = None
 
     async def send(
-        self, method: str, address: str, *, headers: Mapping[str, str] | None = None, json: Any = None
+        self,
+        method: str,
+        address: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        json: Any = None,
+        key: str | None = None,
     ) -> Reply:
-        """One answer. Raises ToolUnavailable."""
+        """One answer, with `key` (what the headers hold of it) cut out of it. Raises ToolUnavailable."""
         url = self._admitted(address)
         limits, failure, wait = self._limits, "", 0.0
         for attempt in range(limits.retries + 1):
@@ -86,7 +93,7 @@ class Fetcher:
                 )
             else:
                 if reply.status not in _AGAIN and reply.status < 500:
-                    return reply
+                    return replace(reply, text=hide(reply.text, key))
                 failure = f"answered {reply.status}"
         times = f", {limits.retries + 1} times" if limits.retries else ""
         raise ToolUnavailable(f"{_server(url)} {failure}{times}")

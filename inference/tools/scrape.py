@@ -59,6 +59,7 @@ class Scrape:
     def __init__(self, url: str, key: str | None, page_chars: int, extractor: Extractor, fetcher: Fetcher) -> None:
         """`url`: the reader's. `key`: its bearer token, or None."""
         self._url = url.rstrip("/")
+        self._key = key
         self._headers = {"Accept": "text/plain"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._page_chars = page_chars
         self._extractor = extractor
@@ -74,7 +75,7 @@ class Scrape:
             target = target_address(asked.url)
         except ValueError as error:
             return ToolResult(str(error), is_error=True)
-        reply = await self._fetcher.send("GET", f"{self._url}/{target}", headers=self._headers)
+        reply = await self._fetcher.send("GET", f"{self._url}/{target}", headers=self._headers, key=self._key)
         if reply.status in _REFUSED:
             raise ToolUnavailable(f"the reader server refused the request ({reply.status}): its key is wrong or spent")
         if reply.status != 200:

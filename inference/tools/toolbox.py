@@ -11,6 +11,7 @@ from types import TracebackType
 import httpx
 
 from configs.errors import ConfigError
+from configs.secret import read_key
 from inference.llm.protocol import LLM
 from inference.tools.config import WebToolsConfig
 from inference.tools.extract import Extractor, LLMExtractor, SentenceExtractor
@@ -47,10 +48,10 @@ def build_tools(
     for url in (config.search_url, config.reader_url):
         _check_address(url)
     fetcher = Fetcher((config.search_url, config.reader_url), config.fetch, transport)
-    search_key = environ.get(config.search_key_env) or None
+    search_key = read_key(environ, config.search_key_env)
     if search_key is None and not is_loopback(config.search_url):
         raise ConfigError(f"{config.search_key_env} is not set: google_search needs a key for {config.search_url}")
-    reader_key = environ.get(config.reader_key_env) or None
+    reader_key = read_key(environ, config.reader_key_env)
     search = GoogleSearch(config.search_url, search_key, config.num_results, fetcher)
     scrape = Scrape(config.reader_url, reader_key, config.page_chars, _extractor(config, llm), fetcher)
     return Toolbox({tool.spec.name: tool for tool in (search, scrape)}, fetcher)
