@@ -72,7 +72,8 @@ def language(rng: random.Random) -> str:
 
 
 def code(rng: random.Random) -> str:
-    return "." + "".join(rng.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(2))
+    """Two letters as real ones have, or three, so that a large world does not run out of them."""
+    return "." + "".join(rng.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(rng.choice((2, 3))))
 
 
 Pools = Mapping[str, Sequence[str]]
