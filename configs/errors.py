@@ -21,7 +21,6 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says where no more can be written."""
 

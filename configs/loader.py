@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from configs import explain, yaml_text
 from configs.errors import ConfigError
+from configs.whole import write_whole
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -59,10 +60,8 @@ def resolve(group: str, name: Path | str) -> Path:
 
 
 def save_resolved(model: BaseModel, path: Path) -> None:
-    """Write every value, defaults included. The write is atomic: the file is whole or absent."""
-    partial = path.with_name(f".{path.name}.tmp")
-    partial.write_text(yaml_text.dump(model.model_dump(mode="json")), encoding="utf-8")
-    partial.replace(path)
+    """Write every value, defaults included; the file is whole or absent. Raises StorageError."""
+    write_whole(path, yaml_text.dump(model.model_dump(mode="json")))
 
 
 def content_hash(model: BaseModel) -> str:

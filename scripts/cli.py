@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from configs import __version__
-from configs.errors import DISK_FULL, MissingExtraError, ProofhoundError, UsageError
+from configs.errors import DISK_FULL, MissingExtraError, ProofhoundError, StorageError, UsageError
 
 TRAIN_EXTRA = {"accelerate", "datasets", "deepspeed", "peft", "torch", "transformers", "trl", "wandb"}
 MOST_SEED = 2**31 - 1
@@ -253,7 +253,6 @@ def exit_code(action: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted; the same command goes on where it stopped", 130)
     except BrokenPipeError:
-        _abandon_output()
         return 1
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
@@ -269,18 +268,28 @@ def _shown(action: Callable[[], int]) -> int:
     try:
         return action()
     finally:
+        _flush()
+
+
+def _flush() -> None:
+    try:
         sys.stdout.flush()
+    except OSError as error:
+        # Else the interpreter fails again at exit, on what is still to be written.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise StorageError(f"output: {error.strerror}; what was written before is kept") from error
 
 
 def _system_failure(error: OSError) -> int:
     """A full disk, or a path that cannot be used. Anything else is a bug, and raised."""
+    where = "output" if error.filename is None else os.fsdecode(error.filename)
     if error.errno in DISK_FULL:
-        if error.filename is None:
-            _abandon_output()
-        return _fail(f"error: {error.filename or 'output'}: {error.strerror}; what was written before is kept", 1)
-    if error.filename is None or error.errno not in _UNUSABLE:
-        raise error
-    return _fail(f"error: {os.fsdecode(error.filename)}: {error.strerror}", 2)
+        return _fail(f"error: {where}: {error.strerror}; what was written before is kept", 1)
+    if error.filename is not None and error.errno in _UNUSABLE:
+        return _fail(f"error: {where}: {error.strerror}", 2)
+    raise error
 
 
 def _open_output() -> None:
@@ -290,11 +299,6 @@ def _open_output() -> None:
             setattr(sys, name, io.TextIOWrapper(io.FileIO(os.devnull, "w"), encoding="utf-8"))
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace" if name == "stdout" else "backslashreplace")
-
-
-def _abandon_output() -> None:
-    """Else the interpreter fails again at exit, on what is still to be written."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(args: argparse.Namespace) -> int:

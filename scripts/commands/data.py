@@ -19,6 +19,7 @@ from configs.errors import InputError
 from configs.loader import load, resolve
 from configs.run_folder import open_run, released_on_bad_input
 from configs.schema import Config
+from configs.whole import write_whole
 from data_synthesis import midtrain, pairs, sft_set
 from data_synthesis.ledger import Ledger, Rejection, funnel_table
 from inference.records import append_record, read_keys, read_records
@@ -99,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     report = f"# Training set: {args.kind}\n\n{funnel_table(ledger.funnel, kind.reasons)}"
     if args.kind == "pairs":
         report += "\n" + _sides(rows)
-    (folder.path / REPORT).write_text(report, encoding="utf-8")
+    write_whole(folder.path / REPORT, report)
     print(f"{folder.path / FILES[args.kind]}: {ledger.funnel.kept} rows of {ledger.funnel.candidates} candidates")
     return 0
 

@@ -18,6 +18,7 @@ from pydantic import Field
 from configs.loader import load, resolve
 from configs.run_folder import open_run
 from configs.schema import Config
+from configs.whole import write_whole
 from data_synthesis import corpus_qa, webhop
 from data_synthesis.corpus import corpus_name, read_facts
 from data_synthesis.ledger import Ledger, Rejection, count_table, funnel_table
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     problems = _held_out(problems, config.heldout, config.generator.seed, ledger)
     write_problems(folder.path / PROBLEMS, problems)
     order = (*reasons, *(TOUCHES + what for what in ("answer", "leaf", "path")))
-    (folder.path / REPORT).write_text(_report(args.method, name, problems, ledger, order), encoding="utf-8")
+    write_whole(folder.path / REPORT, _report(args.method, name, problems, ledger, order))
     print(f"{folder.path / PROBLEMS}: {len(problems)} of {ledger.funnel.candidates} candidates kept")
     return 0
 
