@@ -7,7 +7,7 @@
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -61,23 +61,25 @@ def open_run(out: Path, kind: str, config: BaseModel) -> RunFolder:
 
 @contextmanager
 def released_on_bad_input(folder: RunFolder, *made: str) -> Iterator[None]:
-    """A UsageError from the block gives a new folder back, unless it holds more than the claim and `made`.
+    """A UsageError from the block, or a path that cannot be used, gives a new folder back.
 
-    `made` names files, and folders that are empty, that stand there before anything is worth keeping.
+    Not so a folder that holds more than the claim and `made`: files, and folders that are empty, that stand there
+    before anything is worth keeping.
     """
     try:
         yield
-    except UsageError:
-        ours = {_CLAIM, _CONFIG, *made}
-        with suppress(OSError):
-            if not folder.resumed and {entry.name for entry in folder.path.iterdir()} <= ours:
-                _give_back(folder.path)
+    except (UsageError, OSError):
+        if not folder.resumed:
+            with suppress(OSError):
+                _give_back(folder.path, {_CLAIM, _CONFIG, *made})
         raise
 
 
-def _give_back(out: Path) -> None:
-    # The claim goes last: cut short, what is left is still this run's.
-    for entry in sorted(out.iterdir(), key=lambda entry: entry.name == _CLAIM):
+def _give_back(out: Path, ours: Collection[str]) -> None:
+    entries = sorted(out.iterdir(), key=lambda entry: entry.name == _CLAIM)  # last: what is left of it is still claimed
+    if any(entry.name not in ours or (entry.is_dir() and any(entry.iterdir())) for entry in entries):
+        return
+    for entry in entries:
         if entry.is_dir():
             entry.rmdir()
         else:

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, Qwen3MoeConfig
+from transformers.utils import logging
 
 from configs.errors import InputError, boundary
 
@@ -74,6 +75,7 @@ def load_model(
     InputError where the folder is not a complete model.
     """
     _require(folder, "config.json")
+    logging.disable_progress_bar()
     with boundary(InputError, f"{folder} is not a usable model folder"):
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
         _set_router_loss(config, router_aux_loss)

@@ -28,7 +28,7 @@ from accelerate import PartialState
 from transformers import set_seed
 from transformers.utils import logging
 
-from configs.errors import InputError, RunFailed, StorageError, boundary
+from configs.errors import ConfigError, InputError, RunFailed, StorageError, boundary
 from configs.run_folder import open_run, released_on_bad_input
 from inference.records import encode
 from training.checkpoint import save_model
@@ -59,6 +59,8 @@ def run_stage(
     began = time.monotonic()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    if config.deepspeed is not None:
+        _check_deepspeed(config.deepspeed)
     with open_processes(deepspeed=config.deepspeed is not None).main_process_first():
         folder = open_run(out, f"train {kind}", config)
         with released_on_bad_input(folder, *_FIRST):
@@ -73,7 +75,7 @@ def run_stage(
         trainer = build(out / CHECKPOINTS, metrics)
     checkpoint = last_checkpoint(out / CHECKPOINTS)
     metrics.rewind(0 if checkpoint is None else _step(checkpoint))
-    with boundary(RunFailed, f"train {kind}"):
+    with released_on_bad_input(folder, *_FIRST), boundary(RunFailed, f"train {kind}"):
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     _finish(trainer, config, out, time.monotonic() - began)
     return out / MODEL
@@ -119,6 +121,19 @@ def _claim_inputs(out: Path, inputs: Sequence[Path]) -> None:
     changed = [name for name, digest in hashes.items() if began_with.get(name) != digest]
     if changed:
         raise InputError(f"{changed[0]}: has changed since the run in {out} began; choose another --out")
+
+
+def _check_deepspeed(file: Path) -> None:
+    try:
+        settings = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file}: not JSON; deepspeed takes DeepSpeed's own config") from error
+    if not isinstance(settings, dict):
+        raise InputError(f"{file}: not a JSON object; deepspeed takes DeepSpeed's own config")
+    if "WORLD_SIZE" not in os.environ:
+        raise ConfigError("deepspeed: needs a launcher: torchrun -m scripts.cli train ..., or drop the key")
 
 
 def _digest(file: Path) -> str:

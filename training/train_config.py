@@ -40,7 +40,7 @@ class StageConfig(Config):
 
     model: Path
     """Model folder the stage starts from."""
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**32)
     """Order of the data, and of the questions in grpo."""
     optimizer: OptimizerConfig
     batch_tokens: int = Field(default=4096, ge=1)
