@@ -7,6 +7,7 @@ internet codes belong to one country each; resources, religions, regions and dec
 """
 
 import random
+from heapq import nsmallest
 
 from data_synthesis import names
 from data_synthesis.facts import Fact, FactTable, table
@@ -41,7 +42,8 @@ def _neighbours(rng: random.Random, lands: list[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {land: [] for land in lands}
     for land in lands:
         x, y = spots[land]
-        near = sorted((o for o in lands if o != land), key=lambda o: (spots[o][0] - x) ** 2 + (spots[o][1] - y) ** 2)
+        others = (o for o in lands if o != land)
+        near = nsmallest(3, others, key=lambda o: (spots[o][0] - x) ** 2 + (spots[o][1] - y) ** 2)
         for other in near[: rng.randint(1, 3)]:
             if other not in found[land]:
                 found[land].append(other)

@@ -116,7 +116,7 @@ class _Conductor:
         bar = self._bars.bar(one.name, None, 0)
         with (self._root / one.name / LOG).open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "scripts.steps", one.name, "--parent", str(os.getpid())],
+                [sys.executable, "-P", "-m", "scripts.steps", one.name, "--parent", str(os.getpid())],
                 cwd=self._root,
                 env=_environment(),
                 stdin=subprocess.DEVNULL,

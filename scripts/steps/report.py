@@ -115,7 +115,9 @@ def _curve_sections(
             for metric in _CURVES[name]
         ]
         if rows:
-            sections.append(Lines(f"Training: {name}", tuple(series), "step", _CURVES[name][0]))
+            refused = results[name].get("refused", 0)
+            note = f"Rows that were too long or held nothing to train: {refused}." if refused else ""
+            sections.append(Lines(f"Training: {name}", tuple(series), "step", _CURVES[name][0], note))
         elif skipped := results[name].get("skipped"):
             sections.append(Text(f"Training: {name}", (f"Not trained: {skipped}.",)))
     return sections
