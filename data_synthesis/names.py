@@ -76,6 +76,14 @@ def code(rng: random.Random) -> str:
     return "." + "".join(rng.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(rng.choice((2, 3))))
 
 
+def chimera(rng: random.Random, words: Sequence[str]) -> str:
+    """A capitalised word of the head of one of `words` and the tail of another: new, of familiar pieces."""
+    head, tail = rng.choice(words), rng.choice(words)
+    start = head[: rng.randint(2, max(2, len(head) - 1))]
+    end = tail[rng.randint(1, max(1, len(tail) - 2)) :].lower()
+    return (start + end)[:14].capitalize()
+
+
 Pools = Mapping[str, Sequence[str]]
 """Names to draw from, by kind of entity (`Relation.kind`)."""
 
@@ -95,15 +103,21 @@ def pools_of(facts: FactTable, countries: Container[str]) -> dict[str, tuple[str
 class NameSource:
     """Draws names that are new to it.
 
-    `alike` is the share made to resemble an earlier name of the kind; `share` the share taken from `pools`, where they
-    have names of the kind left.
+    `alike` is the share made to resemble an earlier name of the kind. With `pools`, `real` is the share taken
+    from them, as long as they last, and `mixed` the share in which some word is a chimera of their words: a reader then
+    meets pieces of real names in combinations it cannot know, and has to copy them.
     """
 
-    def __init__(self, rng: random.Random, pools: Pools, alike: float = 0.2, share: float = 0.3) -> None:
+    def __init__(
+        self, rng: random.Random, pools: Pools, alike: float = 0.15, real: float = 0.15, mixed: float = 0.5
+    ) -> None:
         self._rng = rng
         self._alike = alike
-        self._share = share if pools else 0.0
+        self._real = real if pools else 0.0
+        self._mixed = mixed if pools else 0.0
         self._pools = {kind: rng.sample(list(names), len(names)) for kind, names in sorted(pools.items())}
+        self._words = sorted({w for names in pools.values() for name in names for w in name.split() if w.isalpha()})
+        self._words = [w for w in self._words if len(w) > 2]
         self._used: set[str] = set()
         self._given: dict[str, list[str]] = {}
 
@@ -119,8 +133,15 @@ class NameSource:
 
     def _candidate(self, kind: str, make: Callable[[random.Random], str], earlier: list[str]) -> str:
         roll = self._rng.random()
-        if roll < self._share and self._pools.get(kind):
+        if roll < self._real and self._pools.get(kind):
             return self._pools[kind].pop()
         if roll > 1 - self._alike and earlier and kind in ALIKE:
             return lookalike(self._rng, self._rng.choice(earlier))
-        return make(self._rng)
+        name = make(self._rng)
+        if roll < self._real + self._mixed and kind not in ("code", "organisation"):
+            words = name.split(" ")
+            at = self._rng.randrange(len(words))
+            if words[at][:1].isupper():
+                words[at] = chimera(self._rng, self._words)
+            name = " ".join(words)
+        return name
