@@ -16,6 +16,7 @@ from typing import Literal
 import training
 from configs.errors import ConfigError
 from configs.loader import load, resolve
+from configs.schema import Config
 from inference.agent import AgentConfig
 from scripts.pipeline import Ref, Step, closure, outside, step
 from scripts.stages_config import DemoConfig, DpoSettings, GrpoSettings, LmSettings, StudyConfig
@@ -157,8 +158,8 @@ class _Builder:
         corpora: dict[str, Step | Ref] = {"corpus_factbook": self._common.factbook, "corpus_world": world}
         questions, train = self._questions(corpora)
         data_mid, data_sft = self._teacher_sets(train)
-        mid = self._train("mid", config.mid, base, data_mid=data_mid / "mid.jsonl")
-        sft = self._train("sft", config.sft, mid / MODEL, data_sft=data_sft / "sft.jsonl")
+        mid = self.train("mid", "mid", config.mid, base, data_mid=data_mid / "mid.jsonl")
+        sft = self.train("sft", "sft", config.sft, mid / MODEL, data_sft=data_sft / "sft.jsonl")
         rollouts = self._step(
             "sft_rollouts",
             "rollouts",
@@ -169,8 +170,8 @@ class _Builder:
         )
         made = DatasetSettings(made="pairs", per_question=config.pairs.per_question)
         pairs = self._step("pairs", "datasets", made, episodes=rollouts, problems_pairs=train / "pairs.jsonl")
-        dpo = self._train("dpo", config.dpo, sft / MODEL, data_pairs=pairs / "pairs.jsonl")
-        grpo = self._train("grpo", config.grpo, dpo / MODEL, problems=train / "rl.jsonl", corpus=world)
+        dpo = self.train("dpo", "dpo", config.dpo, sft / MODEL, data_pairs=pairs / "pairs.jsonl")
+        grpo = self.train("grpo", "grpo", config.grpo, dpo / MODEL, problems=train / "rl.jsonl", corpus=world)
         models = {"base": base, "mid": mid / MODEL, "sft": sft / MODEL, "dpo": dpo / MODEL}
         data = {"mid": data_mid, "sft": data_sft, "pairs": pairs}
         return Run(
@@ -183,6 +184,7 @@ class _Builder:
         )
 
     def evaluation(self, name: str, model: Ref) -> Step:
+        """The step that lets `model` answer the held-out questions."""
         return self._step(
             f"eval_{name}",
             "rollouts",
@@ -218,11 +220,6 @@ class _Builder:
             self._step("data_sft", "datasets", imitated, **inputs),
         )
 
-    def _train(
-        self, stage: Stage, config: LmSettings | DpoSettings | GrpoSettings, model: Ref, **inputs: Step | Ref
-    ) -> Step:
-        return self.train(stage, stage, config, model, **inputs)
-
     def train(
         self,
         name: str,
@@ -231,6 +228,7 @@ class _Builder:
         model: Ref,
         **inputs: Step | Ref,
     ) -> Step:
+        """The step that trains `stage`, starting from `model`."""
         options = config.model_dump(mode="json", exclude={"model", "data", "seed", "stage", "agent", "web", "problems"})
         settings = TrainSettings(stage=stage, options=options)
         if stage == "grpo":
@@ -268,5 +266,5 @@ class _Builder:
         settings = VerifiedSettings(samples=n, first=self._config.evaluation.samples)
         return self._step("verified", "verified", settings, problems=self._common.problems, **candidates)
 
-    def _step(self, name: str, kind: str, settings: object, **inputs: Step | Ref) -> Step:
-        return step(f"{self._prefix}{name}", kind, settings, self._seed, **inputs)  # type: ignore[arg-type]
+    def _step(self, name: str, kind: str, settings: Config, **inputs: Step | Ref) -> Step:
+        return step(f"{self._prefix}{name}", kind, settings, self._seed, **inputs)
