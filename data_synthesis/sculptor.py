@@ -109,6 +109,7 @@ class _Informed(Course):
         if not fresh:
             raise Stuck(f"Every way to {info} was tried.")
         self._note_miss()
+        self._announce()
         return self._turn(SEARCH, {"q": fresh[0]})
 
     def _note_miss(self) -> None:

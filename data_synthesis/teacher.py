@@ -60,7 +60,7 @@ class Stuck(Exception):
 class Teacher:
     """An LLM for one question. `seed` varies the wording; `detour` is the chance of a search that goes astray."""
 
-    def __init__(self, tree: Variable, seed: str, detour: float = 0.08) -> None:
+    def __init__(self, tree: Variable, seed: str, detour: float = 0.05) -> None:
         self._tree = tree
         self._seed = seed
         self._detour = detour
@@ -140,11 +140,14 @@ class Course:
         self._rng = rng
         self._detour = detour
         self._held: list[Read] = []
+        self._todo: list[str] = []
+        self._plan = ""
         self._thought = ""
 
     def run(self, tree: Variable) -> Turns[None]:
-        steps = plan_of(tree)
-        self._thought = self._rng.choice(("Plan: ", "Steps: ", "To do: ")) + "; ".join(steps) + "."
+        self._todo = plan_of(tree)
+        self._plan = self._rng.choice(("Plan: ", "Steps: ", "To do: ")) + "; ".join(self._todo) + "."
+        self._thought = self._plan
         root_edge = tree.edges[0]
         if len(tree.edges) == 1 and root_edge.inverse and isinstance(root_edge.child, Variable):
             country = yield from self._resolve(root_edge.child)
@@ -169,6 +172,7 @@ class Course:
             self._keep(read)
             passed = yield from self._check_all(country, checks)
             if passed:
+                del self._todo[: len(checks)]
                 self._say(self._rng.choice(("So it is {c}.", "It is {c}.", "That makes it {c}.")).format(c=country))
                 return country
             del self._held[held:]
@@ -179,12 +183,15 @@ class Course:
         if isinstance(start.child, Variable):
             known = yield from self._resolve(start.child)
             reads = yield from self._objects(known, relation)
+            del self._todo[:1]
             return self._listed(reads)
         leaf = start.child.text
         if start.inverse or relation.name == "borders":
             reads = yield from self._objects(leaf, relation)
+            del self._todo[:1]
             return self._listed(reads)
         reads = yield from self._subjects(leaf, relation)
+        del self._todo[:1]
         return [(r.fact.subject, r) for r in reads]
 
     def _listed(self, reads: list[Read]) -> list[tuple[str, Read]]:
@@ -234,6 +241,7 @@ class Course:
         for i, query in enumerate(queries):
             if i:
                 self._say(self._rng.choice(_AGAIN))
+            self._announce()
             text = yield self._turn("google_search", {"q": query})
             hits = parse_hits(text)
             reads = [r for title, link, snippet in hits for r in _facts(snippet, link) if wanted(r.fact)]
@@ -266,6 +274,11 @@ class Course:
 
     def _say(self, words: str) -> None:
         self._thought = f"{self._thought} {words}".strip()
+
+    def _announce(self) -> None:
+        """Say what is left to do, so that the next step follows from the last thought; the plan itself says it too."""
+        if self._plan not in self._thought:
+            self._say(f"Next: {'; '.join(self._todo)}.")
 
     def _quote(self, reads: list[Read]) -> list[Read]:
         """Say the sentences read; the first reading of each fact stands for it."""

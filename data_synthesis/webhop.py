@@ -61,6 +61,12 @@ class WebHopConfig(Config):
     """Share of each shape: number of countries on the path, then c (asks the country) or o (asks a fact of it)."""
     filters: int = 1
     """Clues that narrow each country reached through another one."""
+    answers: tuple[str, ...] = ANSWER_RELATIONS
+    """Relations that may be asked of the last country."""
+    anchors: tuple[str, ...] = ANCHORS
+    """Relations whose object may be the first clue."""
+    clues: tuple[str, ...] = FILTERS
+    """Relations that may narrow a country."""
     max_candidates: int = 5
     """Most candidates that one step may list."""
     tries: int = 40
@@ -120,13 +126,13 @@ def grow(facts: FactTable, shape: str, config: WebHopConfig, rng: random.Random)
     """A tree of the asked shape around a random answer, or None where the facts do not give one."""
     countries = int(shape[0])
     country = rng.choice(facts.subjects)
-    grown = _grow_country(facts, country, countries, config.filters, rng)
+    grown = _grow_country(facts, country, countries, config, rng)
     if grown is None:
         return None
     tree, path = grown
     if shape.endswith("c"):
         return Candidate(tree, country, (country, *path), shape)
-    asked = [r for r in ANSWER_RELATIONS if len(facts.objects(country, r)) == 1 and r not in _clues(tree)]
+    asked = [r for r in config.answers if len(facts.objects(country, r)) == 1 and r not in _clues(tree)]
     if not asked:
         return None
     relation = rng.choice(asked)
@@ -139,11 +145,11 @@ def _clues(tree: Variable) -> set[str]:
 
 
 def _grow_country(
-    facts: FactTable, country: str, countries: int, filters: int, rng: random.Random
+    facts: FactTable, country: str, countries: int, config: WebHopConfig, rng: random.Random
 ) -> tuple[Variable, tuple[str, ...]] | None:
     """(variable for `country`, names of the countries below it)."""
     if countries == 1:
-        anchors = [r for r in ANCHORS if any(_single(facts, country, r, o) for o in facts.objects(country, r))]
+        anchors = [r for r in config.anchors if any(_single(facts, country, r, o) for o in facts.objects(country, r))]
         if not anchors:
             return None
         relation = rng.choice(anchors)
@@ -154,9 +160,9 @@ def _grow_country(
         return None
     relation, inverse = rng.choice(steps)
     before = rng.choice((facts.holders if inverse else facts.objects)(country, relation))
-    grown = _grow_country(facts, before, countries - 1, filters, rng)
+    grown = _grow_country(facts, before, countries - 1, config, rng)
     siblings = set((facts.objects if inverse else facts.holders)(before, relation)) - {country}
-    clues = _filters(facts, country, siblings, filters, rng)
+    clues = _filters(facts, country, siblings, config, rng)
     if grown is None or clues is None:
         return None
     tree, path = grown
@@ -168,21 +174,21 @@ def _single(facts: FactTable, country: str, relation: str, obj: str) -> bool:
 
 
 def _filters(
-    facts: FactTable, country: str, siblings: set[str], count: int, rng: random.Random
+    facts: FactTable, country: str, siblings: set[str], config: WebHopConfig, rng: random.Random
 ) -> tuple[Edge, ...] | None:
-    """`count` clues that hold of `country`, the first one telling it from its siblings where any clue can.
+    """`config.filters` clues that hold of `country`, the first one telling it from its siblings where any clue can.
 
     A clue comes from a list that one sentence states, so that it can be checked by reading one.
     """
-    held = {r: facts.objects(country, r) for r in FILTERS}
+    held = {r: facts.objects(country, r) for r in config.clues}
     known = [(r, _leaf(r, o)) for r, objects in held.items() if len(objects) <= LIST_MAX for o in objects]
     rng.shuffle(known)
     telling = [(r, leaf) for r, leaf in known if not any(_has(facts, s, r, leaf) for s in siblings)]
     chosen: dict[str, Leaf] = {}
     for relation, leaf in [*telling[:1], *known]:
-        if len(chosen) < count:
+        if len(chosen) < config.filters:
             chosen.setdefault(relation, leaf)
-    return tuple(Edge(r, leaf) for r, leaf in chosen.items()) if len(chosen) == count else None
+    return tuple(Edge(r, leaf) for r, leaf in chosen.items()) if len(chosen) == config.filters else None
 
 
 def _leaf(relation: str, obj: str) -> Leaf:
