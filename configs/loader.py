@@ -1,5 +1,6 @@
 """The one loader: YAML files, environment and command line in, one strict frozen model out.
 
+* A file `configs/...` that is not there is looked for among the packaged ones, so their names work in any folder.
 * Layers are merged left to right: files, then `PROOFHOUND__A__B=value` from the environment, then `a.b=value`
   overrides (both values are YAML). Mappings merge deep; lists, and a mapping whose `kind` changes, are replaced whole.
 * An unknown key, a wrong type, a missing file, a file that is no YAML mapping: `ConfigError`, one line that names the
@@ -87,7 +88,7 @@ def _layers(
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = _packaged(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text") from error
     except OSError as error:
@@ -98,6 +99,12 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigError(f"{path}: expected key: value lines at the top, found {explain.kind_of(value)}")
     return value
+
+
+def _packaged(path: Path) -> Path:
+    packaged = PACKAGED.parent / path
+    is_named_so = path.parts[:1] == (PACKAGED.name,)
+    return packaged if is_named_so and not path.exists() and packaged.is_file() else path
 
 
 def _nested(path: Sequence[str], text: str, where: str) -> dict[str, Any]:

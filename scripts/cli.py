@@ -15,6 +15,7 @@ import importlib
 import io
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -50,6 +51,9 @@ class Argument:
 class Command:
     summary: str
     arguments: tuple[Argument, ...]
+    settings: str
+    """Which settings it takes, or the packaged files that hold them."""
+    examples: tuple[str, ...]
 
 
 def _argument(*names: str, **options: Any) -> Argument:
@@ -106,7 +110,13 @@ CONFIG = _argument(
 SEED = _number("--seed", 0, 0, MOST_SEED, "everything drawn follows from it")
 CONCURRENCY = _number("--concurrency", 8, 1, 10_000, "episodes at a time")
 QUICK = _argument("--quick", action="store_true", help="a small version, minutes long")
-AGENT = _argument("-a", "--agent", default="embedded", metavar="AGENT", help="packaged agent or YAML file")
+AGENT = _argument(
+    "-a",
+    "--agent",
+    default="embedded",
+    metavar="AGENT",
+    help="embedded, mirothinker or a YAML file (default: embedded)",
+)
 MODEL = _argument(
     "--model",
     type=_path,
@@ -122,10 +132,29 @@ COMMANDS: dict[str, Command] = {
     "demo": Command(
         "the whole pipeline on the embedded default, with a report",
         (CONFIG, _out("runs/demo"), SEED, QUICK),
+        "configs/demo/full.yaml holds every setting, configs/demo/quick.yaml what --quick changes.",
+        (
+            "proofhound demo --quick --out runs/quick",
+            "proofhound demo grpo.updates=40",
+        ),
     ),
     "corpus": Command(
         "documents and their link graph from SOURCE: factbook, world (generated), or pages.jsonl",
-        (_choice("action", "build", text="what to do"), _argument("source", metavar="SOURCE"), CONFIG, _out(), SEED),
+        (
+            _choice("action", "build", text="what to do"),
+            _argument(
+                "source", metavar="SOURCE", help="factbook, world, world:SEED, or a pages.jsonl or the folder it is in"
+            ),
+            CONFIG,
+            _out(),
+            SEED,
+        ),
+        "source, seed, countries (size of a world), real_names.",
+        (
+            "proofhound corpus build factbook --out runs/factbook",
+            "proofhound corpus build world:7 countries=60 --out runs/world7",
+            "proofhound corpus build my/pages.jsonl --out runs/mine",
+        ),
     ),
     "synth": Command(
         "questions that can be proved: problems, rejections and a report",
@@ -136,21 +165,35 @@ COMMANDS: dict[str, Command] = {
             _out(),
             SEED,
         ),
+        "those of configs/synth/METHOD.yaml: count, heldout, generator.*",
+        ("proofhound synth webhop --corpus runs/factbook --out runs/questions count=300 heldout=60",),
     ),
     "data": Command(
         "training sets from problems and episodes",
         (
             _choice("kind", "midtrain", "sft", "pairs", text="which training set"),
             _argument("--episodes", type=_path, metavar="DIR", required=True, help="run folder of rollouts"),
-            _argument("--problems", type=_path, metavar="FILE", help="problems.jsonl; gold to tell right from wrong"),
+            _argument(
+                "--problems",
+                type=_path,
+                metavar="FILE",
+                help="problems.jsonl: gold to tell right from wrong; needed unless a config file names it",
+            ),
             CONFIG,
             _out(),
             SEED,
         ),
+        "those of configs/data/KIND.yaml.",
+        ("proofhound data sft --episodes runs/episodes --problems runs/questions/problems.jsonl --out runs/sft_set",),
     ),
     "train": Command(
         "one stage; torchrun, accelerate and deepspeed launch the same module",
         (_choice("stage", "mid", "sft", "dpo", "grpo", text="which stage"), CONFIG, _out(), SEED),
+        "those of configs/train/STAGE.yaml. model and data (for grpo model, problems and web.corpus) have to be given.",
+        (
+            "proofhound train sft --out runs/sft model=training/base 'data=[runs/sft_set/sft.jsonl]'",
+            "proofhound train grpo --out runs/grpo model=runs/sft/model problems=p.jsonl web.corpus=runs/factbook",
+        ),
     ),
     "rollout": Command(
         "episodes of an agent on problems",
@@ -165,22 +208,32 @@ COMMANDS: dict[str, Command] = {
             _out(),
             SEED,
         ),
+        "model.*, web.*, agent.*, limit, retries. Models: configs/models/*.yaml, webs: configs/tools/*.yaml.",
+        (
+            "proofhound rollout --problems p.jsonl --model runs/sft/model --samples 4 --out runs/r",
+            "proofhound rollout --problems p.jsonl -a mirothinker -c configs/models/openai_chat.yaml --out runs/r",
+        ),
     ),
     "ask": Command(
         "one answer, with its evidence",
         (
-            _argument("question", metavar="QUESTION"),
+            _argument("question", metavar="QUESTION", help="in quotes"),
             _argument(
                 "-a",
                 "--agent",
                 metavar="AGENT",
-                help="packaged agent or YAML file (default: embedded for a model in this process, else mirothinker)",
+                help="embedded, mirothinker or a YAML file (default: embedded with --model, else mirothinker)",
             ),
             MODEL,
             CORPUS,
             _argument("--json", action="store_true", help="print one JSON object"),
             CONFIG,
             SEED,
+        ),
+        "model.*, web.*, agent.*. Models: configs/models/*.yaml, webs: configs/tools/*.yaml.",
+        (
+            'proofhound ask "What is the capital of Kenya?" --model runs/demo/grpo/model',
+            'proofhound ask "..." -c configs/models/openai_chat.yaml -c configs/tools/serper_jina.yaml',
         ),
     ),
     "eval": Command(
@@ -200,10 +253,20 @@ COMMANDS: dict[str, Command] = {
             _argument("--out", type=_path, metavar="DIR", help="run folder (needed for a benchmark)"),
             SEED,
         ),
+        "model.*, web.*, agent.*, limit, retries, examples. Models: configs/models/*.yaml, webs: configs/tools/*.yaml.",
+        (
+            "proofhound eval p.jsonl --model runs/sft/model --k 4 --out runs/e",
+            "proofhound eval compare runs/e runs/e2",
+        ),
     ),
     "study": Command(
         "a resumable experiment: arms and seeds into one table",
         (_choice("name", "stages", text="which study"), CONFIG, _out(), SEED, QUICK),
+        "configs/study/stages.yaml over configs/demo/full.yaml.",
+        (
+            "proofhound study stages --out runs/study",
+            "proofhound study stages --quick --out runs/q",
+        ),
     ),
 }
 
@@ -225,7 +288,13 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if name not in COMMANDS:
         raise UsageError(f"proofhound: no command {name!r}{_closest(name, COMMANDS)} (see proofhound --help)")
     command = COMMANDS[name]
-    parser = _Parser(prog=f"proofhound {name}", description=command.summary, allow_abbrev=False)
+    parser = _Parser(
+        prog=f"proofhound {name}",
+        description=_wrapped(command.summary),
+        epilog=_epilog(command),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     for argument in command.arguments:
         parser.add_argument(*argument.names, **argument.options)
     parser.add_argument(
@@ -318,6 +387,16 @@ def _fail(line: str, code: int) -> int:
 
 def _closest(word: str, known: Sequence[str] | dict[str, Command]) -> str:
     return f"; the closest one is {get_close_matches(word, list(known), n=1, cutoff=0)[0]!r}"
+
+
+def _epilog(command: Command) -> str:
+    return "\n".join(
+        [_wrapped(f"settings: {command.settings}"), "", "examples:", *(f"  {e}" for e in command.examples)]
+    )
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 80, break_on_hyphens=False)
 
 
 def _overview() -> str:

@@ -53,9 +53,6 @@ def plan(args: argparse.Namespace, config: RolloutConfig, problems: Path, sample
     """Everything the run needs, checked before anything is written. Raises UsageError."""
     if config.model is None:
         raise ConfigError(NO_MODEL)
-    for name, value in (("samples", samples), ("concurrency", args.concurrency)):
-        if value < 1:
-            raise ConfigError(f"{name} must be at least 1, not {value}")
     selected = read_problems(problems)[: config.limit]
     identity = Identity(
         agent=load_agent(args.agent, agent_settings(args)),

@@ -1,5 +1,7 @@
 import errno
 import os
+import re
+import shlex
 import subprocess
 import sys
 import time
@@ -99,6 +101,17 @@ def test_every_command_has_help_and_a_handler(command: str, capsys: pytest.Captu
     assert caught.value.code == 0
     assert cli.COMMANDS[command].summary[:40] in " ".join(capsys.readouterr().out.split())
     assert (ROOT / "scripts" / "commands" / f"{command}.py").is_file()
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS.values(), ids=cli.COMMANDS)
+def test_what_help_shows_is_there(command: cli.Command):
+    for example in command.examples:
+        first, *words = shlex.split(example)
+        assert first == "proofhound"
+        assert cli.COMMANDS[cli.parse(words).command] is command
+    for pattern in re.findall(r"configs/[\w/*.]+\.yaml", " ".join([command.settings, *command.examples])):
+        found = list(ROOT.glob(re.sub("METHOD|KIND|STAGE", "*", pattern)))
+        assert found, pattern
 
 
 def test_help_imports_the_standard_library_alone():

@@ -252,3 +252,15 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path):
 def test_a_claim_cut_short_is_made_again(tmp_path: Path):
     (tmp_path / ".run.json.tmp").write_text("{", encoding="utf-8")
     assert not open_run(tmp_path, "sft", Demo()).resumed
+
+
+def test_the_name_of_a_packaged_file_works_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    name = "configs/models/vllm.yaml"
+    packaged = load(ModelChoice, [name], environ={})
+    assert packaged == load(ModelChoice, [resolve("models", "vllm")], environ={})
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).write_text("model: {kind: embedded, path: mine}\n", encoding="utf-8")
+    assert load(ModelChoice, [name], environ={}).model.kind == "embedded"
+    with pytest.raises(ConfigError, match=r"^configs/models/none\.yaml: No such file"):
+        load(ModelChoice, ["configs/models/none.yaml"], environ={})

@@ -101,7 +101,7 @@ def test_when_everything_errors_the_run_failed(tmp_path, problems, capsys):
         (["eval", "nowhere.jsonl"], "--out DIR is required"),
         (["eval", "a.jsonl", "b.jsonl", "--out", "x"], "one benchmark at a time"),
         (["eval", "nowhere.jsonl", "--out", "x", "--model", "m"], "nowhere.jsonl: cannot read problems"),
-        (["eval", "nowhere.jsonl", "--out", "x", "--model", "m", "--k", "0"], "samples must be at least 1"),
+        (["eval", "nowhere.jsonl", "--out", "x", "--model", "m", "--k", "0"], "--k: expected a whole number from 1"),
         (["eval", "nowhere.jsonl", "--out", "x", "judg=exact"], "closest known key is judge"),
         (["eval", "score", "nowhere"], "nowhere"),
         (["eval", "compare", "nowhere"], "name two run folders"),

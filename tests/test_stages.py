@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="the train extra is not installed")
 
 import torch
 
-from configs.errors import InputError, RunFailed
+from configs.errors import InputError, RunFailed, UsageError
 from inference.llm.protocol import Sampling
 from inference.llm.render import ChatMLRenderer
 from inference.records import append_record, read_records
@@ -441,12 +441,19 @@ def test_data_that_changed_is_refused(policy, renderer, tmp_path):
         run(tmp_path / "out")
 
 
-@pytest.mark.parametrize("broken", ["model", "data"])
+@pytest.mark.parametrize("broken", ["model", "data", "deepspeed", "launcher"])
 def test_bad_input_leaves_no_claim_on_the_folder(policy, renderer, tmp_path, broken):
     out = tmp_path / "out"
     sft_run(policy, renderer, tmp_path)
-    wrong = {"model": tmp_path / "nothing"} if broken == "model" else {"data": [tmp_path / "nothing.jsonl"]}
-    with pytest.raises(InputError, match="nothing"):
+    (tmp_path / "nothing.json").write_text("[]", encoding="utf-8")
+    (tmp_path / "stage1.json").write_text('{"zero_optimization": {"stage": 1}}', encoding="utf-8")
+    wrong = {
+        "model": {"model": tmp_path / "nothing"},
+        "data": {"data": [tmp_path / "nothing.jsonl"]},
+        "deepspeed": {"deepspeed": tmp_path / "nothing.json"},
+        "launcher": {"deepspeed": tmp_path / "stage1.json"},
+    }[broken]
+    with pytest.raises(UsageError, match=r"nothing|needs a launcher"):
         sft_run(policy, renderer, tmp_path, **wrong)(out)
     assert not out.exists()
     assert sft_run(policy, renderer, tmp_path, steps=1)(out) == out / "model"

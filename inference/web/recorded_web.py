@@ -83,7 +83,7 @@ def address_key(url: str) -> str:
 
 
 def read_pages(corpus: str | Path) -> Iterator[Page]:
-    """The pages of a corpus folder in file order. Raises InputError naming the file and the line."""
+    """The pages of a corpus folder in file order, no two of one address. Raises InputError naming file and line."""
     path = Path(corpus) / PAGES_FILE
     try:
         data = path.read_bytes()
@@ -92,9 +92,14 @@ def read_pages(corpus: str | Path) -> Iterator[Page]:
     lines = data.split(b"\n")
     if not data.strip():
         raise InputError(f"{path}: holds no page")
+    first: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         if line.strip():
-            yield _page(line, f"{path}, line {number}")
+            page = _page(line, f"{path}, line {number}")
+            before = first.setdefault(address_key(page.url), number)
+            if before != number:
+                raise InputError(f"{path}: two pages have the address {page.url}, on lines {before} and {number}")
+            yield page
 
 
 def _page(line: bytes, where: str) -> Page:

@@ -27,7 +27,7 @@ from data_synthesis.names import pools_of
 from data_synthesis.pages import render_pages
 from data_synthesis.reader import read_text
 from data_synthesis.world import generate_world
-from inference.web.recorded_web import PAGES_FILE, RecordedWeb, read_pages
+from inference.web.recorded_web import PAGES_FILE, read_pages
 from scripts.progress import progress
 
 _RENDERED = ("factbook", "world")
@@ -87,7 +87,6 @@ def _given(source: Path) -> tuple[str, Iterable[AnyPage], Iterable[Fact]]:
         what = f"a file of pages has to be called {PAGES_FILE}" if source.is_file() else "no such corpus"
         raise InputError(f"{source}: {what}: give factbook, world, or a {PAGES_FILE} or the folder it is in")
     pages = list(read_pages(folder))
-    RecordedWeb(pages)  # no two pages may share an address
     facts: dict[tuple[str, str, str], Fact] = {}
     for fact in (fact for page in pages for fact in read_text(page.text)):
         facts.setdefault((fact.subject, fact.relation, fact.object), fact)

@@ -4,6 +4,7 @@
   episodes that are right and clean), `pairs` pairs.jsonl (a right and a wrong episode of one question).
 * Beside it: rejections.jsonl (each with its reason) and report.md (the funnel; for pairs the lengths of both sides).
 * Rows are on file as they come; the same command again adds what is missing and nothing twice.
+* Without one row the run has failed; the report says why.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from typing import Any
 
 from pydantic import Field
 
-from configs.errors import InputError
+from configs.errors import InputError, RunFailed
 from configs.loader import load, resolve
 from configs.run_folder import open_run, released_on_bad_input
 from configs.schema import Config
@@ -101,6 +102,8 @@ def run(args: argparse.Namespace) -> int:
     if args.kind == "pairs":
         report += "\n" + _sides(rows)
     write_whole(folder.path / REPORT, report)
+    if not ledger.funnel.kept:
+        raise RunFailed(f"no row could be made; {folder.path / REPORT} says why")
     print(f"{folder.path / FILES[args.kind]}: {ledger.funnel.kept} rows of {ledger.funnel.candidates} candidates")
     return 0
 

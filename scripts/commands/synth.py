@@ -5,6 +5,7 @@
   rejections are on file as they come; the same command again goes on from there and ends with the same files.
 * With `heldout=N` at least N questions are marked held out, and training questions that share an answer or a clue path
   with them are rejected (data_synthesis.splits).
+* Without one question the run has failed; the report says why.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from configs.errors import RunFailed
 from configs.loader import load, resolve
 from configs.run_folder import open_run
 from configs.schema import Config
@@ -24,7 +26,7 @@ from data_synthesis.corpus import corpus_name, read_facts
 from data_synthesis.ledger import Ledger, Rejection, count_table, funnel_table
 from data_synthesis.splits import split
 from inference.records import append_record, read_keys
-from inference.web.recorded_web import RecordedWeb, read_pages
+from inference.web.recorded_web import read_pages
 from rollout_env.problem import KIND, Problem, write_problems
 from scripts.progress import progress
 
@@ -79,6 +81,8 @@ def run(args: argparse.Namespace) -> int:
     write_problems(folder.path / PROBLEMS, problems)
     order = (*reasons, *(TOUCHES + what for what in ("answer", "leaf", "path")))
     write_whole(folder.path / REPORT, _report(args.method, name, problems, ledger, order))
+    if not problems:
+        raise RunFailed(f"no question could be made; {folder.path / REPORT} says why")
     print(f"{folder.path / PROBLEMS}: {len(problems)} of {ledger.funnel.candidates} candidates kept")
     return 0
 
@@ -99,7 +103,6 @@ def _keyed(outcomes: Iterator[Problem | webhop.Rejection]) -> Iterator[Outcome]:
 
 def _corpus(config: CorpusRun, name: str) -> Iterator[Outcome]:
     pages = list(read_pages(config.corpus))
-    RecordedWeb(pages)  # no two pages may share an address
     return corpus_qa.generate(corpus_qa.Corpus(pages), config.generator, config.count, name)
 
 
