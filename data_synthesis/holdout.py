@@ -7,8 +7,16 @@ the real names that generated worlds borrow, come from the others alone.
 
 import hashlib
 
+from data_synthesis.facts import FactTable
+from data_synthesis.names import pools_of
+
 SHARE = 0.65
 
 
 def is_held_out(country: str) -> bool:
     return int.from_bytes(hashlib.sha256(country.encode()).digest()[:4], "big") < SHARE * 2**32
+
+
+def training_pools(facts: FactTable) -> dict[str, tuple[str, ...]]:
+    """The names in `facts` that generated worlds may borrow, by kind: none of a held-out country is among them."""
+    return pools_of(facts, {country for country in facts.subjects if not is_held_out(country)})

@@ -3,8 +3,7 @@
 import pytest
 
 from data_synthesis import factbook
-from data_synthesis.holdout import SHARE, is_held_out
-from data_synthesis.names import pools_of
+from data_synthesis.holdout import SHARE, is_held_out, training_pools
 from data_synthesis.world import RELIGIONS, RESOURCES, generate_world
 
 
@@ -18,11 +17,6 @@ def held_out_names():
     return found - theirs - set(RESOURCES) - set(RELIGIONS) | ours
 
 
-def training_pools():
-    facts = factbook.load()
-    return pools_of(facts, {c for c in facts.subjects if not is_held_out(c)})
-
-
 def test_the_share_is_kept_and_does_not_move():
     countries = factbook.load().subjects
     assert sum(map(is_held_out, countries)) / len(countries) == pytest.approx(SHARE, abs=0.05)
@@ -30,7 +24,7 @@ def test_the_share_is_kept_and_does_not_move():
 
 
 def test_pools_hold_no_name_of_a_held_out_country(held_out_names):
-    pools = training_pools()
+    pools = training_pools(factbook.load())
     borrowed = {name for names in pools.values() for name in names}
     assert {"country", "city", "person", "summit", "anthem", "organisation"} <= pools.keys()
     assert len(held_out_names) > 1000
@@ -39,7 +33,7 @@ def test_pools_hold_no_name_of_a_held_out_country(held_out_names):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_generated_worlds_borrow_names_of_other_countries_alone(seed, held_out_names):
-    pools = training_pools()
+    pools = training_pools(factbook.load())
     world = generate_world(seed, 60, pools)
     spoken = {f.subject for f in world} | {f.object for f in world}
     borrowed = {name for kind in ("country", "city", "person", "summit") for name in pools[kind]}
