@@ -39,6 +39,18 @@ def one_line(error: ValidationError, schema: type[BaseModel], data: Any, sources
     return f"{source}: {what if named else f'{key}: {what}'}{_more(len(details) - 1)}"
 
 
+def undecoded(data: Any, path: Path = ()) -> Path | None:
+    """The place of a text that is no Unicode: bytes of the command line, or of a file's name, that are not UTF-8."""
+    if isinstance(data, str):
+        return None if data.isascii() or data == data.encode("utf-8", "ignore").decode() else path
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in items:
+        found = undecoded(key, (*path, "a key")) or undecoded(value, (*path, key))
+        if found is not None:
+            return found
+    return None
+
+
 def kind_of(value: Any) -> str:
     """What a YAML user calls it."""
     names = {dict: "a mapping", list: "a list", str: "a text", bool: "a truth value", type(None): "nothing"}

@@ -40,6 +40,8 @@ def load(
     sources: explain.Sources = {}
     for name, layer in _layers(files, overrides, environ):
         data = _merge(data, layer, name, sources)
+        if (place := explain.undecoded(layer)) is not None:
+            raise ConfigError(f"{name}: {'.'.join(map(str, place))}: not UTF-8 text")
     try:
         return schema.model_validate_json(json.dumps(data))
     except ValidationError as error:

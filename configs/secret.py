@@ -11,6 +11,7 @@
 import re
 from collections.abc import Mapping
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
 
@@ -26,14 +27,18 @@ def _checked(name: str) -> str:
     return name
 
 
-def _open(url: str) -> str:
+def _address(url: str) -> str:
+    try:
+        urlsplit(url).port  # noqa: B018 (reading it is what checks it)
+    except ValueError as error:
+        raise ValueError(f"is no address ({error})") from error
     if "@" in url.partition("://")[2].partition("/")[0]:
         raise ValueError("should hold no name and password; a key stands in the environment variable that is named")
     return url
 
 
 EnvName = Annotated[str, AfterValidator(_checked)]
-Address = Annotated[str, AfterValidator(_open)]
+Address = Annotated[str, AfterValidator(_address)]
 
 
 def read_key(environ: Mapping[str, str], name: str) -> str | None:

@@ -253,6 +253,39 @@ def test_unreadable_native_arguments_become_a_text_call():
     assert completion.text == 'T\n<tool_call>\n{"name": "echo", "arguments": x is 1}\n</tool_call>'
 
 
+def test_content_in_parts_and_counts_that_are_none():
+    reply = reply_with(content=[{"type": "text", "text": "A"}, {"type": "image"}, {"type": "text", "text": "B"}])
+    assert read_completion(reply).text == "AB"
+    for usage in ("much", {"prompt_tokens": "many", "prompt_tokens_details": [1], "completion_tokens": 2.5}):
+        assert read_completion(reply | {"usage": usage}).usage == Usage(0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        [],
+        {"choices": "x"},
+        {"choices": {"a": 1}},
+        {"choices": [1]},
+        {"choices": [{"finish_reason": ["stop"], "message": {"content": "x"}}]},
+        {"choices": [{"finish_reason": "stop", "message": "x"}]},
+        *(
+            {"choices": [{"finish_reason": "stop", "message": message}]}
+            for message in (
+                {"content": 5},
+                {"content": [{"type": "image"}]},
+                {"tool_calls": "x"},
+                {"tool_calls": [None]},
+                {"tool_calls": [{"function": "x"}]},
+            )
+        ),
+    ],
+)
+def test_a_reply_of_another_form_is_asked_for_again(reply):
+    with pytest.raises(Transient):
+        read_completion(reply)
+
+
 class Echo:
     spec = SPEC
 
@@ -298,6 +331,10 @@ def test_token_requests_and_replies():
         ({"token_ids": [5]}, LLMError),
         ({"logprobs": None}, LLMError),
         ({"finish_reason": "abort"}, Transient),
+        ({"token_ids": ["5", "6"]}, LLMError),
+        ({"token_ids": 5}, LLMError),
+        ({"logprobs": [1]}, LLMError),
+        ({"logprobs": {"token_logprobs": [None, -0.1]}}, LLMError),
     ],
 )
 def test_token_replies_that_cannot_be_used(change, kind):

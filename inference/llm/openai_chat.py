@@ -101,13 +101,13 @@ def read_completion(reply: Any) -> Completion:
     """The completion in a 200 reply. Raises Transient for one that cannot be used."""
     refuse_error(reply)
     choices = reply.get("choices")
-    if not choices:
+    if not choices or not isinstance(choices, list):
         raise Transient("the reply has no choices")
-    choice = choices[0]
+    choice = _object(choices[0], "choice")
     finish = choice.get("finish_reason")
-    if finish in _FAILED:
+    if not isinstance(finish, str) or finish in _FAILED:
         raise Transient(f"the reply is incomplete: finish_reason {finish}")
-    text, calls = _read_message(choice.get("message") or {})
+    text, calls = _read_message(_object(choice.get("message") or {}, "message"))
     if not text and not calls and finish != "length":
         raise Transient("the reply is empty")
     return Completion(
@@ -140,13 +140,16 @@ def _call_object(call: ToolCall) -> dict[str, Any]:
 
 
 def _read_message(message: Mapping[str, Any]) -> tuple[str, tuple[ToolCall, ...]]:
-    text = message.get("content") or ""
+    text = _content(message.get("content"))
     thought = message.get("reasoning_content") or message.get("reasoning")
     if isinstance(thought, str) and thought.strip() and "</think>" not in text:
         text = f"<think>\n{thought.strip()}\n</think>\n{text}"
+    items = message.get("tool_calls") or []
+    if not isinstance(items, list):
+        raise Transient("the reply's tool_calls are no list")
     calls: list[ToolCall] = []
-    for item in message.get("tool_calls") or ():
-        function = item.get("function") or {}
+    for item in (_object(item, "tool call") for item in items):
+        function = _object(item.get("function") or {}, "tool call")
         name, raw = str(function.get("name") or ""), function.get("arguments") or ""
         raw = raw if isinstance(raw, str) else json.dumps(raw)
         parsed = parse_arguments(raw)
@@ -157,9 +160,37 @@ def _read_message(message: Mapping[str, Any]) -> tuple[str, tuple[ToolCall, ...]
     return text, tuple(calls)
 
 
+def _content(content: Any) -> str:
+    """The text of a message, which some servers send in parts; parts that are no text are left out."""
+    if not content or isinstance(content, str):
+        return content or ""
+    parts = [part.get("text") for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
+    texts = [text for text in parts if isinstance(text, str)]
+    if not texts:
+        raise Transient("the reply's content is no text")
+    return "".join(texts)
+
+
+def _object(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise Transient(f"the reply's {what} is no JSON object")
+    return value
+
+
 def _usage(reply: Mapping[str, Any]) -> Usage:
-    usage = reply.get("usage") or {}
-    details = usage.get("prompt_tokens_details") or {}
+    """What the server counted; a count it does not give, or not as a number, is 0."""
+    usage = _mapping(reply.get("usage"))
+    details = _mapping(usage.get("prompt_tokens_details"))
     return Usage(
-        usage.get("prompt_tokens") or 0, details.get("cached_tokens") or 0, usage.get("completion_tokens") or 0
+        _tokens(usage.get("prompt_tokens")),
+        _tokens(details.get("cached_tokens")),
+        _tokens(usage.get("completion_tokens")),
     )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _tokens(count: Any) -> int:
+    return count if type(count) is int and count > 0 else 0

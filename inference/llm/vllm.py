@@ -62,23 +62,33 @@ def read(reply: Any, policy_version: int = 0) -> TokenCompletion:
     """The completion in a 200 reply. Raises Transient for one that cannot be used, LLMError for another protocol."""
     refuse_error(reply)
     choices = reply.get("choices")
-    if not choices:
+    if not choices or not isinstance(choices, list) or not isinstance(choices[0], Mapping):
         raise Transient("the reply has no choices")
     choice = choices[0]
     finish = choice.get("finish_reason")
     if finish not in ("stop", "length"):
         raise Transient(f"the reply is incomplete: finish_reason {finish}")
     ids = choice.get("token_ids")
-    logprobs = (choice.get("logprobs") or {}).get("token_logprobs")
+    logprobs = _mapping(choice.get("logprobs")).get("token_logprobs")
     if ids is None or logprobs is None:
         raise LLMError("the server returns no token_ids or no logprobs; vLLM >= 0.11 does")
+    if not _all_of(ids, int) or not _all_of(logprobs, int, float):
+        raise LLMError("the server returned token_ids or logprobs that are no numbers")
     if len(ids) != len(logprobs):
         raise LLMError(f"the server returned {len(ids)} token ids with {len(logprobs)} log-probabilities")
-    details = (reply.get("usage") or {}).get("prompt_tokens_details") or {}
+    cached = _mapping(_mapping(reply.get("usage")).get("prompt_tokens_details")).get("cached_tokens")
     return TokenCompletion(
         tuple(ids),
         tuple(logprobs),
         Finish.LENGTH if finish == "length" else Finish.STOP,
-        cached_tokens=details.get("cached_tokens") or 0,
+        cached_tokens=cached if isinstance(cached, int) else 0,
         policy_version=policy_version,
     )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _all_of(values: Any, *kinds: type) -> bool:
+    return isinstance(values, list) and all(type(value) in kinds for value in values)
