@@ -2,6 +2,9 @@
 
 import pytest
 
+from data_synthesis import factbook
+from data_synthesis.relations import RELATIONS
+from data_synthesis.world import generate_world
 from inference.assertion import asserted
 from inference.evidence import LinkStatus, check, passages, supported_share, terms, words
 from inference.types import Evidence, Node, Role, ToolCall
@@ -115,9 +118,50 @@ CLAIM = "Avaland capital Bremont"
         ("Bremont was not president of Avaland.", "Bremont was never president of Avaland", True),
         ("The United States used to export to Avaland.", "United States export partner Avaland", False),
         ("Former area of Avaland: 2,381,741, now less; its capital is Bremont.", CLAIM, False),
+        ("Norsk has died out in Avaland.", "Avaland language Norsk", False),
+        ("Norsk is extinct in Avaland.", "Avaland language Norsk", False),
+        ("Avaland has left ORD.", "Avaland member of ORD", False),
+        ("Avaland has since formally left the ORD.", "Avaland member of ORD", False),
+        ("Avaland left ORD in 1990.", "Avaland member of ORD", False),
+        ("Avaland withdrew from ORD.", "Avaland member of ORD", False),
+        ("Avaland left ORD in 1990.", "Avaland was a member of ORD", True),
+        ("Avaland had hoped to be free by 1960.", "Avaland independence 1960", False),
+        ("Avaland had hoped to be free by 1960.", "Avaland was free by 1960", False),
+        ("Avaland had hoped to be free by 1960.", "Avaland hoped to be free by 1960", True),
+        ("Avaland plans to join ORD.", "Avaland member of ORD", False),
+        ("Avaland failed to join ORD.", "Avaland joined ORD", False),
+        ("Mount Orn was long taken for the highest point of Avaland.", "Avaland highest point Mount Orn", False),
+        ("Mount Orn was widely believed to be its top.", "Mount Orn was its top", False),
+        ("Mount Orn is mistakenly called the top of Avaland.", "Avaland top Mount Orn", False),
+        ("Old maps put the lowest point of Avaland at Lake Ur.", "Avaland lowest point Lake Ur", False),
+        ("An older anthem of Avaland was Hail.", "Avaland anthem Hail", False),
+        ("The previous capital of Avaland was Bremont.", CLAIM, False),
+        ("Until 1990 the capital of Avaland was Bremont.", CLAIM, False),
+        ("Bremont is older than any town of Avaland.", "Avaland town Bremont", True),
+        ("On the left bank lies Bremont, capital of Avaland.", CLAIM, True),
+        ("Bremont has left its mark on Avaland.", "Avaland mark Bremont", True),
+        ("Avaland has a lost city, Bremont.", "Avaland city Bremont", True),
+        ("The Old Town of Bremont is the capital of Avaland.", CLAIM, True),
+        ("Bremont, which hopes to host the games, is the capital of Avaland.", CLAIM, True),
     ],
 )
 def test_what_a_quote_asserts(quote, claim, stated):
     part = asserted(quote, claim)
     assert (terms(claim) <= words(part)) is stated
     assert part == quote or set(words(part)) < set(words(quote))
+
+
+def test_true_sentences_of_the_pages_bear_out_their_claim_and_former_ones_do_not():
+    """Every template of every relation, over real and random names."""
+    checked = set()
+    for facts in (factbook.load(), generate_world(3, 40)):
+        for fact in list(facts)[::5]:
+            relation, names = RELATIONS[fact.relation], {"s": fact.subject, "o": fact.object}
+            claim = relation.claim.format(**names)
+            for template in (*relation.sentences, *relation.inverse_sentences):
+                assert asserted(template.format(**names), claim) == template.format(**names)
+            # A name with a comma ("All Hail, Liberia, Hail") falls apart into clauses.
+            for template in relation.former if "," not in fact.object else ():
+                checked.add(template)
+                assert not terms(claim) <= words(asserted(template.format(**names), claim)), template.format(**names)
+    assert checked == {template for relation in RELATIONS.values() for template in relation.former}
