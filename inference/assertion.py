@@ -31,7 +31,8 @@ _ERROR = re.compile(
 _PAST = re.compile(
     r"\b(?:former|formerly|previously|once|erstwhile|used to|no longer|no more|any ?more|long ago|at one time"
     r"|in the past|until (?:\d{3,4}|recently|then)|ex-\w+|(?:die[sd]?|dying) out"
-    r"|(?:extinct|defunct|obsolete)(?=$|[.,;]| in\b)|quit|withdrew from|resigned (?:as|from)|seceded from|broke (?:away )?from|ceased|gave up"
+    r"|(?:extinct|defunct|obsolete)(?=$|[.,;]| in\b)|quit|withdrew from|resigned (?:as|from)|seceded from"
+    r"|broke (?:away )?from|ceased|gave up"
     r"|(?:an?|the|its|his|her|their|another|one) (?:older|earlier|previous|prior)\b[^,;:()]* (?:was|were|had)"
     r"|(?:old|older|oldest|ancient|early|earlier|outdated) (?:map|atlas|chart|source|text|book|record|account|writer"
     r"|chronicle|guide|survey|edition)(?:e?s)?)\b"
