@@ -17,6 +17,7 @@ from configs.schema import Config
 from inference.journal import EpisodeLog, Journal
 from inference.llm.protocol import LLM, Sampling, ToolSpec
 from inference.react import Limits, ReAct, Setup
+from inference.records import without_surrogates
 from inference.tools.protocol import Tool
 from inference.tries import run_tries
 from inference.types import Episode, EpisodeKey, Node, Question, Role
@@ -116,7 +117,7 @@ class Agent:
         """The nodes every try starts from."""
         attached = "".join(f"\n- {path}" for path in question.attachments)
         text = question.text + (f"\n\nAttached files:{attached}" if attached else "")
-        return (self._system, Node(Role.USER, text))
+        return (self._system, Node(Role.USER, without_surrogates(text)))
 
 
 def system_text(config: AgentConfig, specs: Sequence[ToolSpec]) -> str:

@@ -26,6 +26,7 @@ from configs.errors import ContextOverflow, LLMError, ToolUnavailable, boundary
 from inference.answer import read_answer
 from inference.journal import EpisodeLog, Results, Sampled, TryEnd
 from inference.llm.protocol import LLM, Completion, Prompt, PromptCounter, Sampling, ToolSpec
+from inference.records import without_surrogates
 from inference.toolcall import Request, read_calls
 from inference.tools.protocol import Tool, ToolResult
 from inference.types import (
@@ -273,7 +274,7 @@ class ReAct:
                 result = await _within(limit, self._setup.tools[name].call(request.call.arguments))
         except (ToolUnavailable, LLMError, ContextOverflow) as error:
             result = ToolResult(f"The tool is unavailable now ({error}).", is_error=True)
-        return Node(Role.TOOL, result.text, call_id=request.call.id, is_error=result.is_error)
+        return Node(Role.TOOL, without_surrogates(result.text), call_id=request.call.id, is_error=result.is_error)
 
 
 async def _within(seconds: float, call: Awaitable[ToolResult]) -> ToolResult:

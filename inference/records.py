@@ -93,6 +93,19 @@ def without_surrogates(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
+def clean(value: Any) -> Any:
+    """Plain JSON with the lone surrogates of its texts replaced, which no file and no request could carry."""
+    match value:
+        case str():
+            return without_surrogates(value)
+        case dict():
+            return {clean(key): clean(item) for key, item in value.items()}
+        case list():
+            return [clean(item) for item in value]
+        case _:
+            return value
+
+
 def append_line(path: Path, line: bytes, *, fsync: bool = False) -> int:
     """Append a whole line (newline included), cutting off a torn one first; returns its offset. Raises StorageError."""
     try:

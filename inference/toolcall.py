@@ -25,7 +25,7 @@ from typing import Any
 import json_repair
 
 from inference.llm.protocol import ToolSpec
-from inference.records import without_surrogates
+from inference.records import clean
 from inference.types import ToolCall
 
 FORM = '<tool_call>\n{"name": "...", "arguments": {...}}\n</tool_call>'
@@ -174,7 +174,7 @@ def _request(call: ToolCall, specs: Sequence[ToolSpec]) -> Request:
     arguments, dropped = _without_nulls(call.arguments, spec)
     if dropped:
         notes.append(f"dropped null {', '.join(dropped)}")
-    call = replace(call, name=spec.name, arguments=_clean(arguments), repaired="; ".join(notes) or None)
+    call = replace(call, name=spec.name, arguments=clean(arguments), repaired="; ".join(notes) or None)
     return Request(call, _argument_problem(call.arguments, spec))
 
 
@@ -256,16 +256,3 @@ def _type_name(schema: dict[str, Any]) -> str:
         return "|".join(json.dumps(value) for value in schema["enum"])
     kinds = schema.get("type", "any")
     return kinds if isinstance(kinds, str) else "|".join(kinds)
-
-
-def _clean(value: Any) -> Any:
-    """Lone surrogates replaced, which no request could carry."""
-    match value:
-        case str():
-            return without_surrogates(value)
-        case dict():
-            return {_clean(key): _clean(item) for key, item in value.items()}
-        case list():
-            return [_clean(item) for item in value]
-        case _:
-            return value

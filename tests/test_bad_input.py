@@ -342,6 +342,46 @@ def test_a_key_is_read_whole_or_refused_by_its_variable():
     assert hide("EMPTY or none", "EMPTY") == "EMPTY or none"
 
 
+LONE = "\\ud800"
+"""How JSON spells half a character, which nothing can be sent or written with."""
+CALL = f'{{"id": "{LONE}", "function": {{"name": "google_search", "arguments": {{"q": "{LONE}"}}}}}}'
+SPOILT = {
+    "content": f'{{"content": "{LONE}"}}',
+    "thought": f'{{"content": "Hm.", "reasoning_content": "{LONE}"}}',
+    "call": f'{{"tool_calls": [{CALL}]}}',
+}
+
+
+@pytest.mark.parametrize("spoilt", SPOILT)
+def test_half_a_character_from_outside_spoils_no_episode(here, monkeypatch, capsys, spoilt):
+    """In a question, in what a model says and in what a search finds."""
+    monkeypatch.chdir(here)
+    chats = []
+
+    async def chat(request: Request) -> Response:
+        chats.append(await request.json())
+        message = SPOILT[spoilt] if len(chats) == 1 else '{"content": "\\\\boxed{Vesk}"}'
+        body = f'{{"choices": [{{"finish_reason": "stop", "message": {message}}}]}}'
+        return Response(body, media_type="application/json")
+
+    async def search(request: Request) -> Response:
+        return Response(f'{{"searchParameters": {{}}, "organic": [{{"link": "l", "title": "{LONE}"}}]}}')
+
+    routes = [
+        Route("/v1/models", search),
+        Route("/v1/chat/completions", chat, methods=["POST"]),
+        Route("/search", search, methods=["POST"]),
+    ]
+    with LocalServer(Starlette(routes=routes)) as server:
+        model = {"kind": "openai_chat", "model": "m", "base_url": f"{server.base}/v1", "api_key_env": None}
+        web = {"kind": "serper_jina", "search_url": f"{server.base}/search", "reader_url": f"{server.base}/r"}
+        settings = [f"model={json.dumps(model)}", f"web={json.dumps(web)}", "agent.calls=native"]
+        assert main(["ask", os.fsdecode(b"caf\xe9?"), "--json", *settings]) == 0
+    assert json.loads(capsys.readouterr().out)["answer"] == "Vesk"
+    assert len(chats) == 2
+    assert ("\ufffd" in json.dumps(chats[1]["messages"][-1], ensure_ascii=False)) is (spoilt == "call")
+
+
 def interrupted(*arguments: str, when) -> tuple[int, float, str]:
     """(exit code, seconds from Ctrl-C to the end, stderr)."""
     command = [sys.executable, "-m", "scripts.cli", *arguments]

@@ -26,6 +26,7 @@ from pydantic import Field
 from configs.errors import ConfigError, ContextOverflow, LLMError
 from configs.schema import Config
 from configs.secret import Address, EnvName, hide, read_key
+from inference.records import clean
 
 T = TypeVar("T")
 
@@ -160,9 +161,10 @@ class Endpoint:
         if reply.status_code != httpx.codes.OK:
             self._raise(classify(reply.status_code, text), reply.headers)
         try:
-            return json.loads(text)
+            value = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise Transient("the reply is not JSON") from error
+        return clean(value) if "\\u" in text else value  # only an escape can spell what UTF-8 cannot
 
     def _raise(self, fault: Fault, headers: Mapping[str, str]) -> None:
         if fault.kind is Transient:
