@@ -81,12 +81,15 @@ class Usage:
     cached_tokens: int = 0
     """Part of prompt_tokens served from a prefix cache."""
     completion_tokens: int = 0
+    estimated: bool = False
+    """Some of it was not reported by the endpoint and is estimated from the length of the text."""
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             self.prompt_tokens + other.prompt_tokens,
             self.cached_tokens + other.cached_tokens,
             self.completion_tokens + other.completion_tokens,
+            self.estimated or other.estimated,
         )
 
 

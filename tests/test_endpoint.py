@@ -58,6 +58,36 @@ def test_a_completion_comes_back_with_its_usage():
     }
 
 
+@pytest.mark.parametrize(
+    ("completion", "usage"),
+    [
+        (Completion("x" * 400), Usage(100, 0, 100, True)),
+        (Completion("x" * 401), Usage(100, 0, 101, True)),
+        (Completion("語" * 4), Usage(100, 0, 3, True)),
+        (Completion("x" * 400, usage=Usage(7, 3)), Usage(7, 3, 100, True)),
+        (Completion("x" * 400, usage=Usage(0, 0, 9)), Usage(100, 0, 9, True)),
+        (Completion("x" * 400, usage=Usage(7, 3, 9)), Usage(7, 3, 9)),
+        (Completion("x" * 40, finish=Finish.LENGTH), Usage(100, 0, 100, True)),
+        (Completion("", (ToolCall("c", "echo", {"x": "y" * 383}),)), Usage(101, 0, 102, True)),
+    ],
+)
+def test_what_the_endpoint_does_not_count_is_estimated(completion, usage):
+    tools = (ToolSpec("ab", "c", {"type": "efg"}),) if completion.calls else ()
+    prompt = Prompt((Node(Role.USER, "q" * (396 if not tools else 384)),), (None,), tools)
+    assert ask([completion], prompt=prompt)[0].usage == usage
+
+
+def test_a_token_budget_ends_an_episode_at_an_endpoint_that_counts_nothing():
+    with ScriptedServer(lambda body: "<think>" + "word " * 80) as server:
+        config = AgentConfig(name="a", system_prompt="s", tools=(), episode_tokens=250)
+        llm = OpenAIChat(OpenAIChatConfig(base_url=server.base_url, model="m", api_key_env=None, retry=FAST))
+        agent = Agent(config, llm, [])
+        episode = asyncio.run(agent.run(Question("q", "?"), EpisodeKey("q")))
+    assert episode.stop is StopReason.TOKEN_BUDGET
+    assert episode.turns == 3
+    assert episode.usage.estimated
+
+
 BROKEN = [
     Reply(500, {"error": "boom"}),
     Reply(429, {"error": "slow down"}),

@@ -7,13 +7,15 @@
   tells the model what is wrong with it.
 * A reply without choices, without content, without a finish reason or with an error inside is retried, then `LLMError`.
   A reply cut at max_tokens is a completion whose finish says so.
+* What the endpoint does not count is estimated, and the usage says so: budgets of tokens hold with every endpoint.
 
-Without a tokenizer a limit of n tokens is taken as 4n characters.
+Without a tokenizer a limit of n tokens is taken as 4n characters, and n bytes of text as n/4 tokens.
 """
 
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
@@ -49,7 +51,9 @@ class OpenAIChat:
 
     async def complete(self, prompt: Prompt, sampling: Sampling) -> Completion:
         """One completion. Raises LLMError, ContextOverflow, ConfigError."""
-        return await self._endpoint.post("/chat/completions", self._body(prompt, sampling), read_completion)
+        body = self._body(prompt, sampling)
+        completion = await self._endpoint.post("/chat/completions", body, read_completion)
+        return replace(completion, usage=with_estimates(completion, body, sampling.max_tokens))
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -113,6 +117,33 @@ def read_completion(reply: Any) -> Completion:
     return Completion(
         text, calls, Finish.LENGTH if finish in ("length", "max_tokens") else Finish.STOP, usage=_usage(reply)
     )
+
+
+def with_estimates(completion: Completion, body: Mapping[str, Any], max_tokens: int) -> Usage:
+    """The completion's usage, with estimates for what `body` and the completion hold and the server counted as 0.
+
+    A turn that was cut counts as `max_tokens`, whatever of it the server shows. Pure.
+    """
+    usage = completion.usage
+    cut = max_tokens if completion.finish is Finish.LENGTH else 0
+    calls = [_call_object(call) for call in completion.calls]
+    prompt = usage.prompt_tokens or _tokens_of([body["messages"], body.get("tools", [])])
+    sampled = usage.completion_tokens or cut or _tokens_of([completion.text, calls])
+    estimated = (prompt, sampled) != (usage.prompt_tokens, usage.completion_tokens)
+    return replace(usage, prompt_tokens=prompt, completion_tokens=sampled, estimated=estimated)
+
+
+def _tokens_of(value: Any) -> int:
+    """About how many tokens the strings in `value` are, keys of mappings aside."""
+    return -(-_bytes(value) // _CHARS_PER_TOKEN)
+
+
+def _bytes(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value.encode("utf-8", "replace"))
+    if isinstance(value, Mapping):
+        return sum(map(_bytes, value.values()))
+    return sum(map(_bytes, value)) if isinstance(value, list) else 0
 
 
 def _has_native_calls(prompt: Prompt) -> bool:
