@@ -5,6 +5,8 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -22,6 +24,8 @@ from inference.tools.toolbox import build_tools
 from inference.types import Node, Role, ToolCall
 from inference.web.config import EmbeddedWebConfig
 from inference.web.open import open_web
+from inference.web.recorded_web import RecordedWeb
+from inference.web.server import memory_transport
 from tests.test_recorded_web import NORLAND, PAGES, write_corpus
 
 FAST = FetchLimits(retries=2, backoff_s=0.0, timeout_s=2.0, max_bytes=2000)
@@ -160,6 +164,7 @@ def test_a_failing_server_is_an_unavailable_tool(answer, tool, tries, complaint)
         ("google_search", {"q": "x", "query": "y"}, 'no argument "query"'),
         ("google_search", {"q": "x", "num": "many"}, '"num"'),
         ("google_search", {"q": ["x"]}, '"q"'),
+        ("google_search", {"q": "x" * 2049}, '"q": String should have at most 2048'),
         ("scrape_and_extract_info", {"url": NORLAND.url}, '"info_to_extract" is missing'),
         ("scrape_and_extract_info", {"url": "file:///etc/passwd", "info_to_extract": "x"}, "not the address"),
         ("scrape_and_extract_info", {"url": "../search", "info_to_extract": "x"}, "not the address"),
@@ -204,6 +209,31 @@ def test_an_address_is_passed_on_in_the_readers_form(url, target):
 def test_a_readers_answer_is_taken_apart(answer, title, text, error):
     page = read_answer(answer)
     assert (page.title, page.text, page.error) == (title, text, error)
+
+
+HEAD = "Title: A\n\nURL Source: u\n\nMarkdown Content:\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "complaint"),
+    [
+        (b"", "it holds no text"),
+        (b" \n\t\n", "it holds no text"),
+        (b"--- *** \xe2\x80\x8b", "it holds no text"),
+        (HEAD.encode(), "it holds no text"),
+        (bytes(range(256)) * 4, "it is no text"),
+        (b"%PDF-1.7\n%\xb5\xed\xae\xfb\n4 0 obj\nstream\nx\x9c\xe3\x02\x00", "it is no text"),
+        (HEAD.encode() + b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "it is no text"),
+        (b"Mount Orn, " * 60 + b"\xff", None),
+        ("Côte d’Azul 東京".encode(), None),
+        (b"\x1b[1mBold\x1b[0m text of a page\f", None),
+    ],
+)
+def test_a_body_that_is_no_text_is_no_page(body, complaint):
+    server = Server(lambda request, n: Response(body, media_type="text/plain"))
+    result = call(server, "scrape_and_extract_info", {"url": NORLAND.url, "info_to_extract": "x"})
+    assert result.is_error is (complaint is not None)
+    assert result.text == f"The page {NORLAND.url} could not be read: {complaint}." or complaint is None
 
 
 @pytest.mark.parametrize(
@@ -295,6 +325,25 @@ class Reader:
         if prompt.nodes[0].text.count("x") > self._room:
             raise ContextOverflow("too long")
         return Completion(f" {prompt.nodes[0].text.count('x')} ")
+
+
+AWKWARD = st.text(max_size=30) | st.text(alphabet="ahtps:/.%2e#?@[]\\ \x00\ud800é", max_size=40)
+
+
+@given(AWKWARD, AWKWARD | AWKWARD.map(lambda tail: f"https://pedia.example/{tail}"))
+@example("x" * 3000, "https://pedia.example/%2e%2e/%2e%2e/search")
+@example("\ud800", "https://pedia.example/" + "a" * 70_000)
+@example("x", "https://" + "a" * 70_000)
+def test_nothing_a_model_writes_makes_a_tool_unavailable(query, url):
+    """A policy must not be able to turn its wrong answers into errored ones."""
+    whole = WebToolsConfig(search_url=f"{HERE}/search", reader_url=f"{HERE}/r", fetch=FetchLimits(retries=0))
+    tools = build_tools(whole, memory_transport(RecordedWeb(PAGES)))
+
+    async def both():
+        await tools["google_search"].call({"q": query})
+        await tools["scrape_and_extract_info"].call({"url": url, "info_to_extract": query})
+
+    asyncio.run(both())
 
 
 def test_extractors():

@@ -2,7 +2,8 @@
 
 * Each hit is shown as "[i] title | link" and, on the next line, its snippet.
 * Nothing found with quotes in the query: asked again without them. Still nothing: "No results.", which is no error.
-* Arguments that do not fit give an error result that says what is expected; nothing is sent.
+* Arguments that do not fit (a query longer than the search takes, too) give an error result that says what is
+  expected; nothing is sent.
 * A server that fails after retries, refuses the key or answers in another shape (an error in a 200, too) is
   `ToolUnavailable`.
 * A snippet that looks like a hit of its own is marked as text, so that no page can put words into another's mouth.
@@ -44,7 +45,7 @@ _QUOTES = str.maketrans("", "", '"\u201c\u201d\u00ab\u00bb')
 
 
 class SearchArguments(Arguments):
-    q: str = Field(min_length=1)
+    q: str = Field(min_length=1, max_length=2048)
     num: int | None = Field(default=None, ge=1, le=100)
     page: int | None = Field(default=None, ge=1, le=100)
     gl: str | None = None

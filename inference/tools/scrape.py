@@ -1,9 +1,9 @@
 """`scrape_and_extract_info`: Jina Reader, then an extractor.
 
 * The result is the page's title on a line, then what the extractor found (`inference.tools.extract`).
-* A page that does not exist or cannot be read, an address that is none, arguments that do not fit: an error result in
-  plain words. Jina answers 200 for a missing page and says so in a "Warning:" line; that is read.
-* A server that fails after retries or refuses the key is `ToolUnavailable`.
+* A page that does not exist, cannot be read, is empty or no text, an address that is none, arguments that do not fit:
+  an error result in plain words. Jina answers 200 for a missing page and says so in a "Warning:" line; that is read.
+* A server that fails after retries or refuses the key is `ToolUnavailable`. Nothing that a model can write is.
 * The page itself is never fetched from here, only the reader is, whatever address the model gives.
 """
 
@@ -36,6 +36,10 @@ SPEC = ToolSpec(
 )
 _USAGE = "url (address of the page) and info_to_extract (what to look for on it)"
 _REFUSED = frozenset({401, 402, 403})
+_LONGEST_ADDRESS = 8000
+_MOST_UNREADABLE = 0.02
+"""Share of characters that no text has (control characters, bytes that are no UTF-8) from which on a body is none."""
+_UNREADABLE = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
 _HOST = re.compile(r"[^.]+(?:\.[^.]+)*\.?")
 _HEADER = "Markdown Content:"
 _FIELD = re.compile(r"^(Title|URL Source|Warning): ?(.*)$", re.MULTILINE)
@@ -83,8 +87,10 @@ class Scrape:
         page = read_answer(reply.text)
         if page.error is not None:
             return _unreadable(asked.url, page.error)
-        if not page.text:
+        if not any(character.isalnum() for character in page.text):
             return _unreadable(asked.url, "it holds no text")
+        if len(_UNREADABLE.findall(page.text)) > _MOST_UNREADABLE * len(page.text):
+            return _unreadable(asked.url, "it is no text")
         found = await self._extractor.extract(page.title, page.text[: self._page_chars], asked.info_to_extract)
         return ToolResult(f"{page.title or asked.url}\n{found}")
 
@@ -96,6 +102,8 @@ def target_address(url: str) -> str:
     except httpx.InvalidURL:
         parsed = httpx.URL("")
     named = _HOST.fullmatch(parsed.host) and ("://" in url or "." in parsed.host)
+    # What still climbs was percent-escaped: behind the reader's address it would lead to another of its services.
+    named = named and len(url) <= _LONGEST_ADDRESS and ".." not in parsed.path.split("/")
     if parsed.scheme not in ("http", "https") or not named or any(c.isspace() for c in url):
         raise ValueError(f"{url[:200]!r} is not the address of a web page. Give a full one, as search results do.")
     return str(parsed.copy_with(fragment=None))
