@@ -9,6 +9,7 @@
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,6 +34,8 @@ _WEIGHTS = {"train": 100.0, "rollouts": 25.0, "teacher": 10.0}
 """What a step of a kind takes beside one of any other kind, roughly: for the estimate of the whole."""
 _GRACE = 5.0
 """Seconds between asking a child to end and ending it."""
+_FULL = 2**20
+"""Bytes: a disk with less is full."""
 _SOURCE = Path(__file__).resolve().parent.parent
 
 
@@ -191,7 +194,8 @@ def _last_line(log: Path, code: int) -> str:
     said = next((line.strip() for line in reversed(lines) if line.strip()), "")
     if code < 0:
         return f"ended by signal {-code} ({signal.Signals(-code).name})"
-    return said.removeprefix("error: ") or f"exit code {code}"
+    full = "; the disk is full" if shutil.disk_usage(log.parent).free < _FULL else ""  # it could say nothing, then
+    return said.removeprefix("error: ") or f"exit code {code}{full}"
 
 
 def _resident_mib(children: Sequence[int]) -> float:
