@@ -1,6 +1,7 @@
 """What `rollout` and `eval` share: their command line read into a plan, and the plan carried out in its folder.
 
-* The run folder holds `problems.jsonl` (those selected), `episodes.jsonl`, `journal.jsonl` and the resolved config.
+* The run folder holds `problems.jsonl` (those selected, by the call that selected most), `episodes.jsonl`,
+  `journal.jsonl` and the resolved config.
 * What decides an episode (agent, model, web, seed, the problems' text) is the folder's identity; a folder of another
   run is refused. Samples, limit, concurrency and retries are not: a run may be extended.
 """
@@ -68,12 +69,19 @@ def carry_out(run: Plan, kind: str) -> list[Episode]:
     """The episodes, those of earlier calls among them. Raises RunFailed when every one errored."""
     folder = open_run(run.out, kind, run.identity)
     with released_on_bad_input(folder, PROBLEMS):
-        write_problems(run.out / PROBLEMS, run.problems)
+        _keep_problems(run)
         episodes = asyncio.run(_roll_out(run, kind))
     errored = [episode for episode in episodes if episode.stop is StopReason.ERRORED]
     if len(errored) == len(episodes):
         raise RunFailed(f"every episode errored; the last one: {errored[-1].error}")
     return episodes
+
+
+def _keep_problems(run: Plan) -> None:
+    """Those selected, or the more that an earlier call selected: their episodes are still there."""
+    path = run.out / PROBLEMS
+    if not path.exists() or len(read_problems(path)) < len(run.problems):
+        write_problems(path, run.problems)
 
 
 def warning(episodes: Sequence[Episode]) -> str | None:

@@ -49,6 +49,8 @@ def test_an_evaluation_its_resumption_and_its_second_scoring(tmp_path, problems,
         assert len(server.requests) == asked + len(TURNS)
         assert main([*command, "--k", "2"]) == 0
         assert len(server.requests) == asked + 3 * len(TURNS)
+        assert main([*command, "--k", "2", "limit=1"]) == 0
+        assert len(server.requests) == asked + 3 * len(TURNS)
 
     capsys.readouterr()
     assert main(["eval", "score", str(out)]) == 0
