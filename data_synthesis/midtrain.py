@@ -12,13 +12,15 @@
     no_tree            a question without a reasoning tree
     stuck              no expert turn follows from what was observed
     early_answer       the rewritten turn answers, and not with gold
-    unseen             the context shows only the placeholder of an observation that the turn would quote
+    unseen             the context does not show what the turn would quote: the placeholder stands there, or the view
+                       cut it off
 """
 
 import hashlib
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import Field
 
@@ -29,6 +31,7 @@ from data_synthesis.splits import HELDOUT
 from data_synthesis.teacher import Stuck, Turn, render_turn
 from data_synthesis.tree import Variable, from_json
 from inference.answer import last_boxed
+from inference.llm.render import ChatMLRenderer
 from inference.types import Episode, Node, Role, Step, Trajectory, ViewItem
 from rollout_env.judge import match
 from rollout_env.problem import Problem
@@ -44,6 +47,9 @@ class MidtrainConfig(Config):
     """Steps rewritten of each trajectory, drawn at random. None: all."""
     seed: int = 0
     """Wording, and which steps."""
+    tokenizer: Path | None = None
+    """The tokenizer.json in whose tokens views were cut. None: of an observation cut to n tokens the first n bytes
+    count as shown, since a token is at least one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +89,8 @@ def plan_rows(
 def step_rows(
     episodes: Iterable[Episode], problems: Mapping[str, Problem], config: MidtrainConfig
 ) -> Iterator[MidRow | Rejection]:
-    """Rewritten steps of the last try of each episode whose question is among `problems`."""
+    """Rewritten steps of the last try of each episode whose question is among `problems`. Raises InputError."""
+    shown = _first_bytes if config.tokenizer is None else ChatMLRenderer(config.tokenizer).shown
     for episode in episodes:
         problem = problems.get(episode.key.question_id)
         if problem is None:
@@ -96,12 +103,18 @@ def step_rows(
         attempt = episode.tries[-1] if episode.tries else None
         for number in _chosen(episode, config) if attempt else ():
             assert attempt is not None
-            yield _step_row(f"step/{episode.key}/{number}", attempt, number, problem, tree, config.seed)
+            row_id = f"step/{episode.key}/{number}"
+            target = _rewritten(attempt, number, problem, tree, f"{config.seed}/{row_id}", shown)
+            yield _step_row(row_id, attempt, attempt.steps[number], problem, target)
 
 
 def opening_of(episode: Episode) -> tuple[Node, ...]:
     """The nodes that stand before the question: the system prompt, if there is one."""
     return tuple(node for node in episode.tries[0].nodes[:1] if node.role is Role.SYSTEM)
+
+
+Shown = Callable[[Node, int | None], str]
+"""A node's text in a view form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +132,20 @@ def _chosen(episode: Episode, config: MidtrainConfig) -> list[int]:
     return sorted(rng.sample(later, config.steps))
 
 
-def _step_row(
-    row_id: str, attempt: Trajectory, number: int, problem: Problem, tree: Variable, seed: int
-) -> MidRow | Rejection:
-    step = attempt.steps[number]
+def _rewritten(
+    attempt: Trajectory, number: int, problem: Problem, tree: Variable, seed: str, shown: Shown
+) -> str | _Fault:
+    """What an expert writes in place of step `number`, or why that is no target."""
     seen = tuple(observations(attempt, attempt.steps[:number]))
-    target = _target(problem, tree, seen, f"{seed}/{row_id}")
-    if isinstance(target, str) and (hidden := _hidden_quote(target, attempt, step.view)):
-        target = _Fault("unseen", (hidden,))
+    target = _target(problem, tree, seen, seed)
+    if isinstance(target, str) and (hidden := _hidden_quote(target, attempt, attempt.steps[number].view, shown)):
+        return _Fault("unseen", (hidden,))
+    return target
+
+
+def _step_row(
+    row_id: str, attempt: Trajectory, step: Step, problem: Problem, target: str | _Fault
+) -> MidRow | Rejection:
     if isinstance(target, _Fault):
         found = {"question": problem.question.text, "replaced": attempt.nodes[step.completion].text}
         return Rejection(row_id, target.reason, found, target.evidence)
@@ -160,11 +179,18 @@ def _target(problem: Problem, tree: Variable, seen: tuple[Observation, ...], see
     return render_turn(turn)
 
 
-def _hidden_quote(target: str, attempt: Trajectory, view: tuple[ViewItem, ...]) -> str | None:
+def _first_bytes(node: Node, limit: int | None) -> str:
+    """What of the node is shown for certain, whatever the tokens: one is a byte or more."""
+    if limit is None:
+        return node.text
+    return node.text.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
+
+
+def _hidden_quote(target: str, attempt: Trajectory, view: tuple[ViewItem, ...], shown: Shown) -> str | None:
     """A sentence the target quotes that its context does not show."""
-    shown = "\n".join(attempt.nodes[item.node].text for item in view if item.limit != 0)
+    context = "\n".join(shown(attempt.nodes[item.node], item.limit) for item in view)
     quoted = target.split('"')[1::2] if "<tool_call>" not in target else target.split("<tool_call>")[0].split('"')[1::2]
-    return next((quote for quote in quoted if quote not in shown), None)
+    return next((quote for quote in quoted if quote not in context), None)
 
 
 def _tree(problem: Problem) -> Variable | str:

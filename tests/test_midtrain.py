@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -16,12 +17,14 @@ from data_synthesis.teacher import Stuck, Teacher
 from data_synthesis.tree import Edge, Leaf, Variable, from_json, to_json
 from data_synthesis.world import generate_world
 from inference.agent import Agent, AgentConfig
+from inference.llm.render import ChatMLRenderer
 from inference.records import append_record, read_records
-from inference.types import EpisodeKey, Role
+from inference.types import EpisodeKey, Role, ViewItem
 from inference.web.config import EmbeddedWebConfig
 from inference.web.open import open_web
 from inference.web.recorded_web import Page, RecordedWeb
 from rollout_env.problem import Problem
+from tests.chatml_tokenizer import write_tokenizer
 from tests.episodes import HITS, PAGE, SENTENCE, call_turn, episode, final_turn, problem
 from training.rows import Target
 
@@ -103,6 +106,38 @@ def test_a_step_is_rewritten_in_the_very_context_it_was_sampled_in():
         assert row.limits == tuple(item.limit for item in step.view)
     assert '"q": "Mount"' not in rows[0].target
     assert "Norland" in rows[0].target
+
+
+def _viewed(limit):
+    """The astray episode whose last step sees its first observation, the summit at its end, in form `limit`."""
+    made = _astray()
+    (attempt,) = made.tries
+    items = [ViewItem(i, 0 if attempt.nodes[i].role is Role.TOOL else None) for i in range(attempt.steps[2].completion)]
+    items[3] = ViewItem(3, limit)
+    steps = (*attempt.steps[:2], replace(attempt.steps[2], view=tuple(items)))
+    return replace(made, tries=(replace(attempt, steps=steps),))
+
+
+@pytest.mark.parametrize(
+    ("limit", "measured", "reasons"),
+    [
+        (None, False, []),
+        (0, False, ["unseen"]),
+        (len(SUMMIT_HITS), False, []),
+        (len(SUMMIT_HITS) - 1, False, ["unseen"]),
+        ("all", True, []),
+        ("all but one", True, ["unseen"]),
+        ("all", False, ["unseen"]),
+    ],
+)
+def test_what_the_view_cuts_off_is_not_quoted(tmp_path, limit, measured, reasons):
+    path = write_tokenizer(tmp_path)
+    size = len(ChatMLRenderer(path).encode(SUMMIT_HITS))
+    limit = {"all": size, "all but one": size - 1}.get(limit, limit)
+    config = MidtrainConfig(steps=None, tokenizer=path if measured else None)
+    outcomes = list(step_rows([_viewed(limit)], {"q1": PROBLEM}, config))[1:]
+    assert [o.reason for o in outcomes if isinstance(o, Rejection)] == reasons
+    assert [o.limits[3] for o in outcomes if isinstance(o, MidRow)] == [limit] * (1 - len(reasons))
 
 
 def test_rows_are_drawn_by_the_seed_and_read_back_by_training(tmp_path):
