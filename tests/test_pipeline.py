@@ -188,7 +188,7 @@ def test_no_child_outlives_the_command(tmp_path: Path, number: signal.Signals, c
     try:
         children = wait_for(lambda: children_of(parent.pid) if (tmp_path / "out" / "world").exists() else [])
         parent.send_signal(number)
-        assert parent.wait(timeout=10) == code
+        assert parent.wait(timeout=60) == code
         wait_for(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
     finally:
         parent.kill()
