@@ -7,7 +7,7 @@
     │   └── MissingExtraError an optional part of the installation is absent
     ├── InfraError            nobody's answer: a machine, a network or a server failed; retried or shown, never scored
     │   ├── LLMError          the model endpoint failed, timed out or answered in a shape we cannot read
-    │   ├── ToolUnavailable   a tool's server failed; the model is told in a plain message
+    │   ├── ToolUnavailable   a tool's server failed; the model is told, and an answer that is not right then is errored
     │   └── StorageError      a write failed (full disk, permission); what was committed stays readable
     ├── ContextOverflow       the next prompt does not fit the model's context; a limit, not a failure
     └── RunFailed             exit 1: the run itself came to a bad end that no retry mends

@@ -1,6 +1,8 @@
 """Whose folder is this: every command that writes one claims it first, so no run overwrites another.
 
 * A new or empty folder is claimed by `run.json` (kind, config hash, version, start), then gets `config.yaml`.
+* Where only a part of the config makes a run this run (`identity`), the rest may change from call to call;
+  `config.yaml` is then the newest call's.
 * A folder claimed by the same kind and config is resumed. Any other content is an `InputError`; nothing is touched.
 * A claim that led to nothing but bad input is given back (`released_on_bad_input`): the corrected command may have the
   folder.
@@ -35,18 +37,18 @@ class RunFolder:
     """The folder was claimed before by the same kind and config: go on where it stopped."""
 
 
-def open_run(out: Path, kind: str, config: BaseModel) -> RunFolder:
-    """Claim `out`, or resume it.
+def open_run(out: Path, kind: str, config: BaseModel, identity: BaseModel | None = None) -> RunFolder:
+    """Claim `out`, or resume it. `identity`: what of `config` decides whose folder it is; None: all of it.
 
     Raises InputError when it is another run's, not a folder, or not writable, StorageError when the disk is full.
     """
-    digest = content_hash(config)
+    digest = content_hash(config if identity is None else identity)
     try:
         out.mkdir(parents=True, exist_ok=True)
         resumed = _is_mine(out, kind, digest)
         if not resumed:
             _write_claim(out, {"schema": 1, "kind": kind, "config": digest, "version": __version__, "started": _now()})
-        if not (out / _CONFIG).exists():
+        if identity is not None or not (out / _CONFIG).exists():
             save_resolved(config, out / _CONFIG)
     except (FileExistsError, NotADirectoryError) as error:
         raise InputError(f"{out}: not a folder: {_HINT}") from error

@@ -7,7 +7,7 @@
 * Within a question, rights and wrongs are drawn in a seeded order and paired one to one, `per_question` pairs at most,
   no episode in two pairs.
 
-    unknown_question, held_out, the surface rules    as in `sft_set`
+    unknown_question, held_out, the surface rules, unavailable    as in `sft_set`
     unproved     right, but its chain of evidence does not hold: neither side takes it
     no_wrong     right, but no wrong one is left to set against it
     no_right     wrong, but no right one is left
@@ -34,6 +34,7 @@ REASONS = (
     "unknown_question",
     "held_out",
     *(code for code, _ in SURFACE),
+    "unavailable",
     "unproved",
     "no_wrong",
     "no_right",

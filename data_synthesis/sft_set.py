@@ -5,6 +5,7 @@
     unknown_question   its question is not among the problems
     held_out           its question is kept for evaluation
     ...                the surface rules of `cleaning`
+    unavailable        a tool was unavailable, and the judge does not accept the answer: no fault of the agent's
     incorrect          the judge does not accept its answer
     no_evidence        it states no chain of evidence
     evidence_fails     a link of the chain is not among its observations
@@ -31,6 +32,7 @@ REASONS = (
     "unknown_question",
     "held_out",
     *(code for code, _ in SURFACE),
+    "unavailable",
     "incorrect",
     "no_evidence",
     "evidence_fails",
@@ -71,5 +73,7 @@ def fault_of(episode: Episode, problems: Mapping[str, Problem]) -> tuple[str, tu
     if (code := surface_fault(episode)) is not None:
         return code, (str(episode.stop),)
     if episode.answer is None or match(episode.answer.text, problem.gold) is None:
+        if episode.failure is not None:
+            return "unavailable", (episode.failure,)
         return "incorrect", (f"gold is {problem.gold.canonical!r}",)
     return evidence_fault(episode)

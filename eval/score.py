@@ -36,6 +36,8 @@ class SampleScore:
     """Turns that broke the form."""
     usage: Usage
     seconds: float
+    outages: int = 0
+    """Turns that met an unavailable tool."""
 
     @property
     def correct(self) -> bool:
@@ -95,6 +97,10 @@ class Summary:
     """Samples by outcome, every outcome named."""
     missing: int
     """Selected samples that were never run."""
+    outages: int
+    """Samples that met an unavailable tool, whatever became of them."""
+    estimated: int
+    """Samples whose tokens are in part an estimate: the endpoint did not count them."""
     by_hops: dict[str, Estimate]
     by_split: dict[str, Estimate]
     turns: float
@@ -138,6 +144,8 @@ def summarise(scores: Sequence[QuestionScore]) -> Summary:
         pass_at=tuple(_pass_at(scores, 2**i) for i in range(k.bit_length())),
         outcomes={outcome: sum(s.outcome is outcome for s in samples) for outcome in Outcome},
         missing=sum(score.selected for score in scores) - len(samples),
+        outages=sum(s.outages > 0 for s in samples),
+        estimated=sum(s.usage.estimated for s in samples),
         by_hops=_by(scores, lambda score: "unknown" if score.hops is None else str(score.hops)),
         by_split=_by(scores, lambda score: score.split or "unnamed"),
         turns=_mean(s.turns for s in ran),
@@ -169,16 +177,18 @@ def read_scores(out: Path) -> list[QuestionScore]:
 async def _score(episode: Episode, problem: Problem, judge: Judge) -> SampleScore:
     outcome, verdict = await classify(episode, problem, judge)
     steps = [step for attempt in episode.tries for step in attempt.steps]
+    failure = episode.failure if outcome is Outcome.ERRORED else None
     return SampleScore(
         sample=episode.key.sample,
         outcome=outcome,
         answer=episode.answer.text if episode.answer else None,
-        reason=verdict.reason if verdict else episode.error or f"stopped: {episode.stop}",
+        reason=verdict.reason if verdict else failure or f"stopped: {episode.stop}",
         tries=len(episode.tries),
         turns=len(steps),
         malformed=sum(step.malformed for step in steps),
         usage=episode.usage,
         seconds=episode.seconds,
+        outages=len(episode.outages),
     )
 
 

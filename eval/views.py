@@ -48,7 +48,8 @@ def hops_bars(title: str, runs: Mapping[str, Summary], note: str = "") -> Bars:
 
 def outcome_table(title: str, runs: Mapping[str, Summary]) -> Table:
     """Headline and what became of every selected sample."""
-    columns = ("run", "accuracy ± SE", "95% interval", "among clean", "samples", *_OUTCOMES.values(), "not run")
+    columns = ("run", "accuracy ± SE", "95% interval", "among clean", "samples", *_OUTCOMES.values())
+    columns += ("not run", "tool outage")
     rows: list[tuple[Cell, ...]] = []
     for name, summary in runs.items():
         accuracy = summary.accuracy
@@ -56,7 +57,7 @@ def outcome_table(title: str, runs: Mapping[str, Summary]) -> Table:
         mean = f"{100 * accuracy.mean:.1f} ± {percent(accuracy.se)}"
         ends = interval(accuracy.interval.low, accuracy.interval.high)
         size = f"{accuracy.questions} × {summary.k}"
-        rows.append((name, mean, ends, percent(summary.clean.mean), size, *counts, summary.missing))
+        rows.append((name, mean, ends, percent(summary.clean.mean), size, *counts, summary.missing, summary.outages))
     return Table(title, columns, tuple(rows), note=_EVERY_SAMPLE)
 
 
@@ -67,7 +68,11 @@ def cost_table(title: str, runs: Mapping[str, Summary]) -> Table:
         for name, s in runs.items()
     )
     columns = ("run", "turns", "sampled tokens", "prompt tokens", "seconds", "malformed turns")
-    return Table(title, columns, rows, note="Means an episode, over those that did not error.")
+    estimated = [f"{s.estimated} of {name}" for name, s in runs.items() if s.estimated]
+    note = "Means an episode, over those that did not error."
+    if estimated:
+        note += f" Tokens that an endpoint did not count are estimated, in episodes: {', '.join(estimated)}."
+    return Table(title, columns, rows, note=note)
 
 
 def paired_table(title: str, comparisons: Sequence[tuple[str, str, Comparison]]) -> Table:
@@ -146,7 +151,8 @@ def headline(summary: Summary) -> str:
     size = f"{a.questions} questions × {summary.k}"
     error = "" if math.isnan(a.se) else f" ± {100 * a.se:.1f}"
     text = f"{percent(a.mean)}{error} (95% {interval(a.interval.low, a.interval.high)}; {size}; judge {summary.judge}"
-    return text + (f"; {rest}" if rest else "") + missing + ")"
+    outages = f"; {summary.outages} met a tool outage" if summary.outages else ""
+    return text + (f"; {rest}" if rest else "") + missing + outages + ")"
 
 
 def comparison_line(found: Comparison) -> str:
@@ -159,7 +165,8 @@ def comparison_line(found: Comparison) -> str:
 
 _EVERY_SAMPLE = (
     "Accuracy counts every selected sample, whatever became of it; “among clean” leaves out those that errored, "
-    "were not scored or not run. Intervals and standard errors are over questions."
+    "were not scored or not run. Tool outage: samples that met an unavailable tool, those among errored that are not "
+    "right. Intervals and standard errors are over questions."
 )
 _OUTCOMES = {
     Outcome.CORRECT: "correct",

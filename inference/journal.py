@@ -2,7 +2,8 @@
 
 * Append-only JSON lines, one an event, on disk before `append` returns. A torn last line is dropped.
 * A completion is committed before any of its tools runs; the results of its calls are committed together after it.
-* `EpisodeLog` answers from what is committed: no LLM call and no tool call on record is ever made again.
+* `EpisodeLog` answers from what is committed: no LLM call and no tool call on record is ever made again, but for what a
+  `Rewind` takes back.
 * Events of finished episodes are dead weight until `compact` rewrites the file without them, atomically.
 """
 
@@ -51,8 +52,16 @@ class TryEnd:
     stop: StopReason
 
 
-Event = Sampled | Results | TryEnd
-_KINDS: dict[str, type[Event]] = {"sampled": Sampled, "results": Results, "try_end": TryEnd}
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """The results of a step, and all that followed it, count no more: its calls are to be made again."""
+
+    attempt: int
+    step: int
+
+
+Event = Sampled | Results | TryEnd | Rewind
+_KINDS: dict[str, type[Event]] = {"sampled": Sampled, "results": Results, "try_end": TryEnd, "rewind": Rewind}
 _NAMES = {record: kind for kind, record in _KINDS.items()}
 
 
@@ -115,13 +124,14 @@ class EpisodeLog:
     def __init__(self, journal: Journal | None, key: EpisodeKey) -> None:
         self._journal = journal
         self._key = key
-        self.seconds = 0.0
-        """Spent on the episode by earlier runs."""
         self._sampled: dict[tuple[int, int], Sampled] = {}
         self._results: dict[tuple[int, int], Results] = {}
         self._ends: dict[int, TryEnd] = {}
         for event in journal.steps(key) if journal else ():
             self._keep(event)
+        timed: list[Sampled | Results] = [*self._sampled.values(), *self._results.values()]
+        self.seconds = max((event.seconds for event in timed), default=0.0)
+        """Spent on the episode by earlier runs."""
 
     def sampled(self, attempt: int, step: int) -> Sampled | None:
         return self._sampled.pop((attempt, step), None)
@@ -143,11 +153,15 @@ class EpisodeLog:
             self._journal.append(self._key, event)
 
     def _keep(self, event: Event) -> None:
-        if isinstance(event, TryEnd):
-            self._ends[event.attempt] = event
-            return
-        self.seconds = max(self.seconds, event.seconds)
-        if isinstance(event, Sampled):
-            self._sampled[event.attempt, event.step] = event
-        else:
-            self._results[event.attempt, event.step] = event
+        match event:
+            case TryEnd():
+                self._ends[event.attempt] = event
+            case Sampled():
+                self._sampled[event.attempt, event.step] = event
+            case Results():
+                self._results[event.attempt, event.step] = event
+            case Rewind():
+                place = event.attempt, event.step
+                self._sampled = {at: kept for at, kept in self._sampled.items() if at <= place}
+                self._results = {at: kept for at, kept in self._results.items() if at < place}
+                self._ends = {attempt: kept for attempt, kept in self._ends.items() if attempt < event.attempt}

@@ -12,7 +12,8 @@ A valid answer ends the try at once, on the last allowed turn too. Otherwise lim
 this order: deadline, tokens of the episode, turns of the try, format errors in a row, and last the context, which only
 the next prompt can tell.
 
-A failing tool is the model's business (a plain result with `is_error`); a failing LLM is not: `LLMError` passes on.
+A failing call is the model's business (a plain result with `is_error`); a tool that fails is told to it too, and
+marked `unavailable`, for it was nothing the model did. A failing LLM is not told: `LLMError` passes on.
 With a journal, steps on record are replayed: no LLM call and no tool call is made for them.
 """
 
@@ -268,13 +269,16 @@ class ReAct:
     async def _call(self, request: Request) -> Node:
         if request.problem is not None:
             return Node(Role.TOOL, request.problem, call_id=request.call.id, is_error=True)
-        name, limit = request.call.name, self._setup.limits.tool_seconds
+        name, limit, unavailable = request.call.name, self._setup.limits.tool_seconds, False
         try:
             with boundary(ToolUnavailable, name):
                 result = await _within(limit, self._setup.tools[name].call(request.call.arguments))
-        except (ToolUnavailable, LLMError, ContextOverflow) as error:
-            result = ToolResult(f"The tool is unavailable now ({error}).", is_error=True)
-        return Node(Role.TOOL, without_surrogates(result.text), call_id=request.call.id, is_error=result.is_error)
+        except ContextOverflow as error:
+            result = ToolResult(f"The call failed ({error}).", is_error=True)
+        except (ToolUnavailable, LLMError) as error:
+            result, unavailable = ToolResult(f"The tool is unavailable now ({error}).", is_error=True), True
+        text = without_surrogates(result.text)
+        return Node(Role.TOOL, text, call_id=request.call.id, is_error=result.is_error, unavailable=unavailable)
 
 
 async def _within(seconds: float, call: Awaitable[ToolResult]) -> ToolResult:

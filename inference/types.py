@@ -6,11 +6,13 @@
 * A `ViewItem` says in which form a node stands in a prompt, so every prompt of an episode can be replayed exactly.
 * An `Episode` is one attempt at a question; it holds one or more `Trajectory` objects, its *tries* (a restart from the
   bare question). A `Step` is one completion and the results of its calls.
-* Limits are not errors: every way a run can end is a `StopReason`.
+* Limits are not errors: every way a run can end is a `StopReason`. Nor does a tool's outage end anything: it is marked
+  on the result of the call, and `rollout_env.judge` decides what it means for the episode.
 
 All records are frozen dataclasses; `inference.records` writes and reads them as JSON lines.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -55,6 +57,8 @@ class Node:
     """Tool only: the call this is the one result of."""
     is_error: bool = False
     """Tool only: the result says that the call failed; it is never evidence."""
+    unavailable: bool = False
+    """Tool only: an error of the tool or its server, not of what the call asked. Nothing the agent did."""
     token_ids: tuple[int, ...] | None = None
     """Assistant only: sampled ids, end-of-turn token included when sampled. None: the endpoint gave no ids."""
     logprobs: tuple[float, ...] | None = None
@@ -186,3 +190,20 @@ class Episode:
     @property
     def turns(self) -> int:
         return sum(len(t.steps) for t in self.tries)
+
+    @property
+    def outages(self) -> tuple[tuple[int, int], ...]:
+        """(try, step) of each step that met an unavailable tool, in order."""
+        return tuple((i, j) for i, j, _ in self._unavailable())
+
+    @property
+    def failure(self) -> str | None:
+        """What of the infrastructure failed first, in one line; None where nothing did."""
+        return self.error or next((text for _, _, text in self._unavailable()), None)
+
+    def _unavailable(self) -> Iterator[tuple[int, int, str]]:
+        for i, attempt in enumerate(self.tries):
+            for j, step in enumerate(attempt.steps):
+                texts = [attempt.nodes[n].text for n in step.results if attempt.nodes[n].unavailable]
+                if texts:
+                    yield i, j, " ".join(texts[0].split())

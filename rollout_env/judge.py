@@ -13,6 +13,7 @@ r"""Judges: is this answer one of the gold answers? And the classification of wh
 
 import re
 import unicodedata
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from configs.errors import InfraError
@@ -52,11 +53,31 @@ def match(answer: str, gold: Gold) -> str | None:
 async def classify(episode: Episode, problem: Problem, judge: Judge) -> tuple[Outcome, Verdict | None]:
     """What became of the episode, and the verdict where a judge gave one.
 
-    An errored episode is errored whatever it answered. Without an answer it is `limit` when a limit stopped it and
-    `not_attempted` otherwise. A judge that raises leaves it `unscored`.
+    An errored episode is errored whatever it answered, and one that met an unavailable tool unless it is right after
+    all. Without an answer it is `limit` when a limit stopped it and `not_attempted` otherwise. A judge that raises
+    leaves it `unscored`.
     """
     if episode.stop is StopReason.ERRORED:
         return Outcome.ERRORED, None
+    outcome, verdict = await _by_answer(episode, problem, judge)
+    if episode.outages and outcome not in (Outcome.CORRECT, Outcome.UNSCORED):
+        return Outcome.ERRORED, None
+    return outcome, verdict
+
+
+def errored(problems: Iterable[Problem], judge: Judge) -> Callable[[Episode], Awaitable[bool]]:
+    """Whether an episode of one of `problems` counts as errored. Where no tool was unavailable no judge is asked."""
+    by_id = {problem.question.id: problem for problem in problems}
+
+    async def check(episode: Episode) -> bool:
+        if not episode.outages:
+            return episode.stop is StopReason.ERRORED
+        return (await classify(episode, by_id[episode.key.question_id], judge))[0] is Outcome.ERRORED
+
+    return check
+
+
+async def _by_answer(episode: Episode, problem: Problem, judge: Judge) -> tuple[Outcome, Verdict | None]:
     if episode.answer is None or not normalise(episode.answer.text):
         return (Outcome.LIMIT if episode.stop in _LIMITS else Outcome.NOT_ATTEMPTED), None
     if normalise(episode.answer.text) in _ABSTENTIONS and match(episode.answer.text, problem.gold) is None:

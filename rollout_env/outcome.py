@@ -1,7 +1,8 @@
 """What became of an episode.
 
 * Every episode has exactly one `Outcome`. Infrastructure failures and judge outages have outcomes of their own, so that
-  neither ever becomes a zero reward or a lost comparison.
+  neither ever becomes a zero reward or a lost comparison. A tool that was unavailable is such a failure wherever the
+  episode did not get it right all the same.
 * `clean` outcomes enter baselines, rewards and paired comparisons. The others are counted and named, beside an
   evaluation's headline too, which is a share of all that was selected.
 """
@@ -22,7 +23,8 @@ class Outcome(StrEnum):
     UNSCORED = "unscored"
     """An answer was stated and the judge failed: it may yet be scored."""
     ERRORED = "errored"
-    """Infrastructure failed and retries were spent: it may yet be run."""
+    """Infrastructure failed and retries were spent, or a tool was unavailable and the answer is not right: it may yet
+    be run."""
 
     @property
     def clean(self) -> bool:

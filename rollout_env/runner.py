@@ -5,19 +5,22 @@
 * With `out`, each finished episode is appended to `out/episodes.jsonl` before anyone hears of it, and the same call
   again runs only the keys that are missing there. Steps of unfinished episodes are in `out/journal.jsonl`, from which
   the agent goes on. An errored episode is unfinished business: it is kept and shown, and a rerun tries it again.
-* A rollout that ends errored, or whose agent raises an `InfraError`, is run again up to `retries` times. A failed write
+* Which episodes count as errored, `Retry.errored` says; unless told, those that ended so or met an unavailable tool.
+* A rollout that is errored, or whose agent raises an `InfraError`, is run again up to `Retry.times` times; where a tool
+  was unavailable, from the step whose call met it first, to which its journal is rewound. A failed write
   (`StorageError`) is not the agent's: it ends the run, as does every error that is not an `InfraError`.
 * When `HALT_AFTER` rollouts in a row have spent their retries, the run ends with `RunFailed`; what finished is kept.
 * Cancellation and errors leave no task running and no half-written line.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from configs.errors import InfraError, InputError, RunFailed, StorageError, boundary
-from inference.journal import Journal
+from inference.journal import Journal, Rewind
 from inference.records import append_record, read_records
 from inference.types import Episode, EpisodeKey, Question, StopReason
 from rollout_env.schedule import (
@@ -49,6 +52,22 @@ class Agent(Protocol):
         ...
 
 
+Errored = Callable[[Episode], Awaitable[bool]]
+"""Says whether infrastructure decided what became of an episode; `rollout_env.judge.errored` makes one."""
+
+
+async def met_failure(episode: Episode) -> bool:
+    """Infrastructure failed in it: all that can be said without a judge."""
+    return episode.stop is StopReason.ERRORED or bool(episode.outages)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    times: int = 2
+    """How often an errored rollout is run again before it is kept as it is."""
+    errored: Errored = met_failure
+
+
 async def rollout(
     questions: Sequence[Question],
     *,
@@ -58,7 +77,7 @@ async def rollout(
     concurrency: int,
     out: Path | None = None,
     on_episode: Callable[[Episode], None] | None = None,
-    retries: int = 2,
+    retry: Retry = Retry(),
 ) -> list[Episode]:
     """`samples` episodes of each question, in input order; `on_episode` hears each that settles in this call.
 
@@ -66,8 +85,9 @@ async def rollout(
     """
     if len({question.id for question in questions}) < len(questions):
         raise InputError("the questions to roll out have duplicate ids")
-    run = _Run(questions, samples, agent, seed, out, on_episode or (lambda episode: None))
-    await run.drive(Scheduler(retries=retries, halt_after=HALT_AFTER), concurrency)
+    run = _Run(questions, samples, agent, seed, out, on_episode or (lambda episode: None), retry.errored)
+    await run.recall()
+    await run.drive(Scheduler(retries=retry.times, halt_after=HALT_AFTER), concurrency)
     keys = [run.key(Rollout(group, sample)) for group in range(len(questions)) for sample in range(samples)]
     return [run.episodes[key] for key in keys]
 
@@ -89,31 +109,37 @@ class _Run:
         seed: int,
         out: Path | None,
         on_episode: Callable[[Episode], None],
+        errored: Errored,
     ) -> None:
         self.questions = questions
         self.samples = samples
         self.agent = agent
         self.seed = seed
         self.on_episode = on_episode
+        self.errored = errored
+        self.out = out
         self.path: Path | None = None
         self.journal: Journal | None = None
-        known: dict[EpisodeKey, Episode] = {}
         if out is not None:
             with boundary(StorageError, str(out)):
                 out.mkdir(parents=True, exist_ok=True)
             self.path = out / EPISODES
             self.journal = Journal(out / JOURNAL)
-            known = read_episodes(out)
-        self.episodes = {
-            key: known[key]
-            for group in range(len(questions))
-            for key in (self.key(Rollout(group, sample)) for sample in range(samples))
-            if key in known and known[key].stop is not StopReason.ERRORED
-        }
+        self.episodes: dict[EpisodeKey, Episode] = {}
         """Settled episodes by key."""
+        self.given_up: set[EpisodeKey] = set()
+        """Those of them that spent their retries."""
         self.failed: dict[Rollout, Episode] = {}
         """The latest failure of each rollout that has failed."""
         self.tasks: dict[asyncio.Task[Event], Start] = {}
+
+    async def recall(self) -> None:
+        """Settle what earlier calls finished."""
+        known = {} if self.out is None else read_episodes(self.out)
+        for group in range(len(self.questions)):
+            for key in (self.key(Rollout(group, sample)) for sample in range(self.samples)):
+                if key in known and not await self.errored(known[key]):
+                    self.episodes[key] = known[key]
 
     def key(self, which: Rollout) -> EpisodeKey:
         return EpisodeKey(self.questions[which.group].id, which.sample, self.seed)
@@ -150,6 +176,7 @@ class _Run:
                 case Start():
                     self.tasks[asyncio.create_task(self._attempt(decision.rollout))] = decision
                 case GiveUp():
+                    self.given_up.add(self.key(decision.rollout))
                     self._settle(self.failed[decision.rollout])
                 case Halt():
                     raise RunFailed(self._why_halted())
@@ -165,7 +192,8 @@ class _Run:
             raise
         except InfraError as error:
             episode = Episode(key=key, tries=(), stop=StopReason.ERRORED, error=str(error))
-        if episode.stop is StopReason.ERRORED:
+        if await self.errored(episode):
+            self._rewind(episode)
             self.failed[which] = episode
             return Failed(which)
         self._settle(episode)
@@ -177,12 +205,17 @@ class _Run:
         self.episodes[episode.key] = episode
         self.on_episode(episode)
 
+    def _rewind(self, episode: Episode) -> None:
+        """Take back what followed the first outage, so that the next attempt makes those calls again."""
+        if self.journal is not None and episode.outages:
+            self.journal.append(episode.key, Rewind(*episode.outages[0]))
+
     def _compact(self) -> None:
         """Forget the steps of finished episodes; those of errored ones stay, to go on from."""
         if self.journal is not None:
-            self.journal.compact([k for k, e in self.episodes.items() if e.stop is not StopReason.ERRORED])
+            self.journal.compact(self.episodes.keys() - self.given_up)
 
     def _why_halted(self) -> str:
         *_, last = self.failed.values()
         kept = "" if self.path is None else f" What finished is in {self.path}; the same call again goes on from there."
-        return f"too many rollouts failed in a row; the last one: {last.error}.{kept}"
+        return f"too many rollouts failed in a row; the last one: {last.failure}.{kept}"

@@ -44,10 +44,11 @@ def episode(
     stop=StopReason.ANSWERED,
     observation=HITS,
     failed=(),
+    unavailable=(),
     malformed=(),
     text="What is the capital of Norland?",
 ):
-    """Each of `turns` that calls is answered by `observation`; `failed` and `malformed` number turns."""
+    """Each of `turns` that calls is answered by `observation`; `failed` and the like number turns."""
     turns = [call_turn(0), final_turn(answer, evidence)] if turns is None else turns
     nodes = [Node(Role.SYSTEM, "Answer with evidence."), Node(Role.USER, text)]
     steps = []
@@ -56,7 +57,8 @@ def episode(
         nodes.append(turn)
         completion = len(nodes) - 1
         for call in turn.calls:
-            nodes.append(Node(Role.TOOL, observation, call_id=call.id, is_error=number in failed))
+            down = number in unavailable
+            nodes.append(Node(Role.TOOL, observation, (), call.id, down or number in failed, down))
         results = tuple(range(completion + 1, len(nodes)))
         steps.append(Step(view, completion, results, malformed=number in malformed))
     stated = Answer(answer, tuple(evidence)) if answer is not None else None

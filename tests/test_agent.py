@@ -41,6 +41,10 @@ class Reader:
             raise KeyError("surprise")
         if url == "hang":
             await asyncio.sleep(60)
+        if url == "slow model":
+            raise LLMError("the model that reads pages failed")
+        if url == "too long":
+            raise ContextOverflow("the page does not fit")
         if url == "fatal":
             raise ConfigError("set READER_KEY")
         # the later page comes back first
@@ -215,6 +219,31 @@ def test_a_failing_tool_is_told_to_the_model(url, told):
     assert failed.is_error
     assert told in failed.text
     assert fine.text == PAGES[page(1)]
+
+
+@pytest.mark.parametrize(
+    ("said", "unavailable"),
+    [
+        (call("down"), True),
+        (call("bug"), True),
+        (call("hang"), True),
+        (call("slow model"), True),
+        (call("too long"), False),
+        (call("http://nowhere.example"), False),
+        (call(page(1)), False),
+        ('<tool_call>{"name": "read", "arguments": {}}</tool_call>', False),
+        ('<tool_call>{"name": "write", "arguments": {}}</tool_call>', False),
+    ],
+)
+def test_an_outage_is_marked_apart_from_what_the_call_did(said, unavailable):
+    episode = run([said + call(page(2)), box("x")], tool_seconds=0.05)
+    failed, fine = (node for node in episode.tries[0].nodes if node.role is Role.TOOL)
+    assert failed.unavailable is unavailable
+    assert failed.is_error or failed.text == PAGES[page(1)]
+    assert not fine.unavailable
+    assert episode.outages == (((0, 0),) if unavailable else ())
+    assert (episode.failure == failed.text) is unavailable
+    assert episode.stop is StopReason.ANSWERED
 
 
 def test_what_the_user_must_mend_in_a_tool_ends_the_run():

@@ -1,16 +1,23 @@
 """The commands `rollout` and `eval` over a scripted endpoint and a recorded web."""
 
+import hashlib
 import json
 
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.routing import Route
 
+from configs.loader import load
 from eval.score import read_scores
 from inference.llm.scripted_server import Reply, ScriptedServer
+from inference.local_server import LocalServer
 from inference.types import Question, StopReason
 from rollout_env.outcome import Outcome
 from rollout_env.problem import Gold, Problem, ProblemKind, Provenance, write_problems
 from rollout_env.runner import EPISODES, read_episodes
 from scripts.cli import main
+from scripts.rollouts import RunConfig
 from tests.test_ask import TURNS, settings
 from tests.test_recorded_web import write_corpus
 
@@ -129,3 +136,65 @@ def test_the_folder_of_another_run_is_refused(tmp_path, problems, capsys):
         assert main([*command, "--seed", "1"]) == 2
         assert "holds another run" in capsys.readouterr().err
         assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_all_that_a_run_was_told_is_saved(tmp_path, problems, capsys):
+    out = tmp_path / "run"
+
+    def saved():
+        return load(RunConfig, [out / "config.yaml"], environ={})
+
+    with ScriptedServer(TURNS) as server:
+        command = ["eval", str(problems), "--out", str(out), "--seed", "3", *arguments(server, tmp_path), "retries=5"]
+        assert main([*command, "agent.max_turns=7", "examples=1"]) == 0
+        told, claim = saved(), (out / "run.json").read_bytes()
+        assert (told.agent.name, told.agent.max_turns, told.agent.max_retries) == ("embedded", 7, 0)
+        assert (told.model.base_url, told.web.corpus) == (server.base_url, str(tmp_path))
+        assert (told.samples, told.retries, told.limit, told.concurrency) == (1, 5, None, 8)
+        assert (told.seed, told.judge, told.examples) == (3, "exact", 1)
+        assert told.problems == str(problems)
+        assert told.problems_sha256 == hashlib.sha256(problems.read_bytes()).hexdigest()
+
+        assert main([*command, "agent.max_turns=7", "--k", "2", "limit=1", "retries=0"]) == 0
+        extended = told.model_copy(update={"samples": 2, "limit": 1, "retries": 0, "examples": 3})
+        assert (saved(), (out / "run.json").read_bytes()) == (extended, claim)
+        assert main([*command, "agent.max_turns=8", "--k", "3"]) == 2
+        assert (saved(), (out / "run.json").read_bytes()) == (extended, claim)
+
+
+def test_a_rollout_saves_it_too(tmp_path, problems):
+    out = tmp_path / "run"
+    with ScriptedServer(TURNS) as server:
+        command = ["rollout", "--problems", str(problems), "--out", str(out), *arguments(server, tmp_path)]
+        assert main([*command, "--samples", "2"]) == 0
+    told = load(RunConfig, [out / "config.yaml"], environ={})
+    assert (told.samples, told.judge, told.problems, told.examples) == (2, "exact", str(problems), None)
+
+
+def test_a_wrong_answer_after_an_outage_counts_as_errored_and_is_tried_again(tmp_path, problems, capsys):
+    out, down = tmp_path / "run", True
+
+    def answer(request):
+        if down and request.url.path.endswith("/search"):
+            return PlainTextResponse("down", status_code=500)
+        hit = {"title": "Norland", "link": "https://a.example", "snippet": "Norland."}
+        return JSONResponse({"organic": [hit]}) if request.method == "POST" else PlainTextResponse("Vesk.")
+
+    routes = [Route("/{path:path}", answer, methods=["GET", "POST"])]
+    with ScriptedServer(TURNS) as server, LocalServer(Starlette(routes=routes)) as site:
+        web = {"kind": "serper_jina", "search_url": f"{site.base}/search", "reader_url": f"{site.base}/r"}
+        web["fetch"] = {"retries": 0}
+        model, _, *more = arguments(server, tmp_path)
+        command = ["eval", str(problems), "--out", str(out), model, f"web={json.dumps(web)}", *more, "retries=1"]
+        assert main(command) == 0
+        shown = capsys.readouterr()
+        assert "2 of 2 episodes met an unavailable tool (The tool is unavailable now" in shown.err
+        assert "1 errored; 2 met a tool outage)" in shown.out
+        assert [s.samples[0].outcome for s in read_scores(out)] == [Outcome.CORRECT, Outcome.ERRORED]
+        # right: three turns; wrong: three, and once more the two that follow the failed call
+        assert len(server.requests) == 3 + 3 + 2
+        down = False
+        assert main(command) == 0
+        assert len(server.requests) == 8 + 2
+    assert [s.samples[0].outcome for s in read_scores(out)] == [Outcome.CORRECT, Outcome.INCORRECT]
+    assert "1 met a tool outage" in capsys.readouterr().out

@@ -2,7 +2,7 @@
 
 import pytest
 
-from inference.journal import EpisodeLog, Journal, Results, Sampled, TryEnd
+from inference.journal import EpisodeLog, Journal, Results, Rewind, Sampled, TryEnd
 from inference.llm.protocol import Completion
 from inference.types import EpisodeKey, Finish, Node, Role, StopReason, ToolCall, Usage, ViewItem
 
@@ -71,6 +71,27 @@ def test_the_log_answers_each_place_once(path):
     assert log.results(1, 0) is None
     assert log.end(0, 1) is StopReason.FORMAT
     assert log.end(0, 0) is None
+
+
+def test_a_rewind_takes_back_the_results_of_its_step_and_all_that_followed(tmp_path):
+    journal = Journal(tmp_path / "journal.jsonl")
+    for event in (sampled(0, 0), results(0, 0), TryEnd(0, 1, StopReason.FORMAT), sampled(1, 0, 3.0)):
+        journal.append(A, event)
+    for event in (results(1, 0), sampled(1, 1, 9.0), results(1, 1), TryEnd(1, 2, StopReason.MAX_TURNS)):
+        journal.append(A, event)
+    journal.append(A, Rewind(1, 0))
+    journal.append(B, sampled(1, 1))
+    log = EpisodeLog(Journal(tmp_path / "journal.jsonl"), A)
+    assert log.seconds == 3.0
+    assert log.results(0, 0) is not None
+    assert log.end(0, 1) is StopReason.FORMAT
+    assert log.sampled(1, 0) is not None
+    assert log.results(1, 0) is None
+    assert log.sampled(1, 1) is None
+    assert log.end(1, 2) is None
+    assert EpisodeLog(journal, B).replaying(1, 1)
+    journal.append(A, results(1, 0))
+    assert EpisodeLog(journal, A).results(1, 0) is not None
 
 
 def test_without_a_journal_nothing_is_on_record():

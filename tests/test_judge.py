@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from configs.errors import LLMError
 from inference.types import Answer, Episode, EpisodeKey, Node, Question, Role, Step, StopReason, Trajectory
-from rollout_env.judge import ExactJudge, classify, match, normalise
+from rollout_env.judge import ExactJudge, classify, errored, match, normalise
 from rollout_env.outcome import Outcome
 from rollout_env.problem import Gold, Problem
 from rollout_env.reward import RewardConfig, reward
@@ -62,9 +62,9 @@ KEY = EpisodeKey("q")
 PROBLEM = Problem(Question("q", "?"), Gold(("Paris",)))
 
 
-def episode(stop, answer=None, *, malformed=False, key=KEY):
-    turn = Node(Role.ASSISTANT, "...")
-    attempt = Trajectory((turn,), (Step((), 0, malformed=malformed),), stop)
+def episode(stop, answer=None, *, malformed=False, key=KEY, outage=False):
+    nodes = (Node(Role.ASSISTANT, "..."), Node(Role.TOOL, "down", is_error=True, unavailable=outage))
+    attempt = Trajectory(nodes, (Step((), 0, (1,), malformed=malformed),), stop)
     return Episode(key, (attempt,), stop, None if answer is None else Answer(answer))
 
 
@@ -98,6 +98,38 @@ def test_outcomes(stop, answer, judge, outcome):
     found, verdict = asyncio.run(classify(episode(stop, answer), PROBLEM, judge))
     assert found is outcome
     assert (verdict is not None) == (outcome in (Outcome.CORRECT, Outcome.INCORRECT))
+
+
+@pytest.mark.parametrize(
+    ("stop", "answer", "judge", "outcome"),
+    [
+        (StopReason.ANSWERED, "paris", ExactJudge(), Outcome.CORRECT),
+        (StopReason.MAX_TURNS, "paris", ExactJudge(), Outcome.CORRECT),
+        (StopReason.ANSWERED, "London", ExactJudge(), Outcome.ERRORED),
+        (StopReason.ANSWERED, "I don't know.", ExactJudge(), Outcome.ERRORED),
+        (StopReason.FORMAT, None, ExactJudge(), Outcome.ERRORED),
+        (StopReason.MAX_TURNS, None, ExactJudge(), Outcome.ERRORED),
+        (StopReason.DEADLINE, None, ExactJudge(), Outcome.ERRORED),
+        (StopReason.ERRORED, "paris", ExactJudge(), Outcome.ERRORED),
+        (StopReason.ANSWERED, "paris", BrokenJudge(), Outcome.UNSCORED),
+    ],
+)
+def test_an_episode_that_met_an_outage_is_never_wrong(stop, answer, judge, outcome):
+    met = episode(stop, answer, outage=True)
+    found, verdict = asyncio.run(classify(met, PROBLEM, judge))
+    assert found is outcome
+    assert (verdict is not None) == (outcome is Outcome.CORRECT)
+    assert asyncio.run(errored([PROBLEM], judge)(met)) is (outcome is Outcome.ERRORED)
+    (sample,) = asyncio.run(score([PROBLEM], [met], judge, RewardConfig()))
+    assert (sample.reward is None) == (outcome is not Outcome.CORRECT)
+
+
+def test_without_an_outage_only_the_stop_says_that_an_episode_errored():
+    check = errored([PROBLEM], BrokenJudge())
+    assert [asyncio.run(check(episode(stop, "x"))) for stop in (StopReason.ANSWERED, StopReason.ERRORED)] == [
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(

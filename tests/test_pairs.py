@@ -8,7 +8,7 @@ from data_synthesis.ledger import Funnel, Ledger, Rejection, funnel_table
 from data_synthesis.pairs import Pair, PairsConfig, lengths, make_pairs
 from data_synthesis.sft_set import REASONS, SftSetConfig, sft_episodes
 from inference.records import append_record, read_records
-from tests.episodes import call_turn, episode, final_turn, problem
+from tests.episodes import HITS, call_turn, episode, final_turn, problem
 from training.rows import Pair as TrainedPair
 
 PROBLEMS = {"q1": problem("q1"), "q2": problem("q2", split="heldout")}
@@ -54,6 +54,20 @@ def test_pairs_set_right_against_wrong_of_one_question_and_use_no_episode_twice(
     assert len(set(used)) == 4
     assert sorted(o.reason for o in made if isinstance(o, Rejection)) == ["no_right", "unproved"]
     assert made == list(make_pairs(given, PROBLEMS, PairsConfig(per_question=9)))
+
+
+LOOKS_TWICE = [call_turn(0, "a"), call_turn(1), final_turn()]
+LOOKS_AND_ERRS = [call_turn(0, "a"), call_turn(1), final_turn("Oslo")]
+
+
+def test_nobody_learns_from_a_wrong_answer_after_an_outage():
+    spoiled = episode(LOOKS_AND_ERRS, answer="Oslo", sample=1, unavailable=(0,))
+    (outcome,) = sft_episodes([spoiled], PROBLEMS, SftSetConfig())
+    assert (outcome.reason, outcome.evidence) == ("unavailable", (" ".join(HITS.split()),))
+    made = list(make_pairs([right(0), spoiled], PROBLEMS, PairsConfig()))
+    assert [o.reason for o in made] == ["unavailable", "no_wrong"]
+    fine = episode(LOOKS_TWICE, sample=2, unavailable=(0,))
+    assert list(sft_episodes([fine], PROBLEMS, SftSetConfig())) == [fine]
 
 
 @pytest.mark.parametrize("spoiled", [wrong(1, malformed=(0,)), episode(answer=None, evidence=(), sample=1)])

@@ -84,6 +84,24 @@ def test_rollouts_are_on_policy_judged_and_read_back(config, tmp_path):
     assert again == samples
 
 
+def test_a_wrong_answer_after_an_outage_earns_nothing_and_is_tried_again(config, tmp_path):
+    renderer = ChatMLRenderer(write_tokenizer(tmp_path))
+    call = '<tool_call>\n{"name": "google_search", "arguments": {"q": "x"}}\n</tool_call>'
+    turns = [[*renderer.encode(turn), renderer.turn_end_id] for turn in (call, "\\boxed{Bremont}")]
+
+    class Searches(Fixed):
+        async def generate(self, prompt_ids, sampling):
+            self.ids = tuple(turns["unavailable" in renderer.decode(prompt_ids)])
+            return await super().generate(prompt_ids, sampling)
+
+    engine, nowhere = Searches(()), "http://127.0.0.1:9"
+    web = {"kind": "serper_jina", "search_url": nowhere, "reader_url": nowhere, "fetch": {"retries": 0}}
+    samples = asyncio.run(AgentRollouts(config(web=web, samples=1), tmp_path, renderer)(0, engine))
+    found = {s.problem.question.id: (s.outcome, s.reward and s.reward.total) for s in samples}
+    assert found == {"Avaland": (Outcome.CORRECT, 1.0), "Borland": (Outcome.ERRORED, None)}
+    assert len(engine.asked) == 2 + (2 + 1 + 1)  # Borland goes on from its failed call, twice
+
+
 @pytest.mark.parametrize(
     ("more", "error", "reason"),
     [

@@ -5,10 +5,16 @@ import random
 
 import pytest
 
-from configs.errors import InputError, LLMError, RunFailed, StorageError
+from configs.errors import InputError, LLMError, RunFailed, StorageError, ToolUnavailable
+from inference.agent import Agent, AgentConfig
 from inference.journal import TryEnd
-from inference.types import Answer, Episode, EpisodeKey, Question, StopReason
-from rollout_env.runner import EPISODES, JOURNAL, read_episodes, rollout
+from inference.llm.protocol import ToolSpec
+from inference.llm.scripted import ScriptedLLM
+from inference.tools.protocol import ToolResult
+from inference.types import Answer, Episode, EpisodeKey, Question, Role, StopReason
+from rollout_env.judge import ExactJudge, errored
+from rollout_env.problem import Gold, Problem
+from rollout_env.runner import EPISODES, JOURNAL, Retry, met_failure, read_episodes, rollout
 
 QUESTIONS = [Question(f"q{i}", f"{i}?") for i in range(4)]
 
@@ -116,6 +122,91 @@ def test_another_seed_is_another_episode(tmp_path):
     assert len(read_episodes(tmp_path)) == 2 * len(KEYS)
 
 
+SPEC = ToolSpec("look", "Looks.", {"type": "object", "properties": {}})
+LOOK = '<tool_call>{"name": "look", "arguments": {}}</tool_call>'
+
+
+class Flaky:
+    """Fails on the calls that `down` numbers, all tools of a run together."""
+
+    spec = SPEC
+
+    def __init__(self, down):
+        self.down, self.called = down, 0
+
+    async def call(self, arguments):
+        self.called += 1
+        if self.called - 1 in self.down:
+            raise ToolUnavailable("no connection")
+        return ToolResult("found")
+
+
+def looks_twice(prompt, sampling):
+    """Looks, looks again, and answers by what came of it."""
+    seen = [node for node in prompt.nodes if node.role is Role.TOOL]
+    return LOOK if len(seen) < 2 else "\\boxed{wrong}" if any(node.is_error for node in seen) else "\\boxed{right}"
+
+
+def play_flaky(down, out=None, gold="right", script=looks_twice, **retry):
+    """(the one episode, calls of the tool, calls of the model)."""
+    llm, tool = ScriptedLLM(script), Flaky(down)
+    config = AgentConfig(name="a", system_prompt="s", tools=("look",), max_retries=0)
+    has_failed = errored([Problem(QUESTIONS[0], Gold((gold,)))], ExactJudge())
+    run = rollout(
+        QUESTIONS[:1],
+        samples=1,
+        agent=Agent(config, llm, [tool]),
+        seed=7,
+        concurrency=1,
+        out=out,
+        retry=Retry(**{"errored": has_failed} | retry),
+    )
+    (episode,) = asyncio.run(run)
+    return episode, tool.called, len(llm.asked)
+
+
+@pytest.mark.parametrize(
+    ("down", "on_disk", "tools", "asked"),
+    [
+        (set(), True, 2, 3),
+        ({1}, True, 3, 4),  # only the failed call is made again, and only the answer sampled again
+        ({0}, True, 4, 5),
+        ({1, 2}, True, 4, 5),
+        ({1}, False, 4, 6),
+    ],
+)
+def test_after_an_outage_a_rollout_goes_on_from_the_call_that_failed(tmp_path, down, on_disk, tools, asked):
+    episode, *counts = play_flaky(down, tmp_path if on_disk else None)
+    assert (episode.answer.text, episode.outages, counts) == ("right", (), [tools, asked])
+
+
+def test_an_outage_that_lasts_is_kept_shown_and_tried_again_by_a_rerun(tmp_path):
+    episode, *counts = play_flaky({1, 2}, tmp_path, times=1)
+    assert (episode.answer.text, episode.outages, counts) == ("wrong", ((0, 1),), [3, 4])
+    assert read_episodes(tmp_path)[episode.key] == episode
+    again, *counts = play_flaky(set(), tmp_path)
+    assert (again.answer.text, again.outages, counts) == ("right", (), [1, 1])
+    assert play_flaky(set(), tmp_path)[1:] == (0, 0)
+    assert not (tmp_path / JOURNAL).read_text(encoding="utf-8")
+
+
+def test_a_right_answer_in_spite_of_an_outage_stands(tmp_path):
+    episode, *counts = play_flaky({1}, tmp_path, gold="wrong")
+    assert (episode.answer.text, counts) == ("wrong", [2, 3])
+    assert play_flaky(set(), tmp_path, gold="wrong")[1:] == (0, 0)
+
+
+def test_without_a_judge_every_outage_is_tried_again():
+    assert play_flaky({1}, gold="wrong", errored=met_failure)[0].answer.text == "right"
+
+
+def test_tools_that_are_down_end_the_run():
+    config = AgentConfig(name="a", system_prompt="s", tools=("look",), max_retries=0)
+    agent = Agent(config, ScriptedLLM(looks_twice), [Flaky(range(999))])
+    with pytest.raises(RunFailed, match=r"The tool is unavailable now \(no connection\)"):
+        play(agent, samples=9, retry=Retry(0))
+
+
 def test_cancellation_leaves_nothing_running(tmp_path):
     class Waits(ScriptedAgent):
         """Finishes q0 and then never."""
@@ -152,7 +243,7 @@ def test_cancellation_leaves_nothing_running(tmp_path):
 def test_an_outage_ends_the_run_in_one_line_and_keeps_what_finished(tmp_path):
     agent = ScriptedAgent({f"q{i}/{s}/7": 9 for i in range(1, 4) for s in range(9)})
     with pytest.raises(RunFailed, match=r"no answer from the endpoint.*goes on"):
-        play(agent, tmp_path, samples=9, retries=0, concurrency=1)
+        play(agent, tmp_path, samples=9, retry=Retry(times=0), concurrency=1)
     assert len(agent.asked) == 9 + 10
     assert sum(e.stop is StopReason.ANSWERED for e in read_episodes(tmp_path).values()) == 9
 

@@ -7,7 +7,19 @@ import pytest
 from configs.errors import InputError
 from eval.compare import compare
 from eval.score import PassAt, read_scores, score_episodes, summarise, write_scores
-from inference.types import Answer, Episode, EpisodeKey, Question, StopReason, Usage
+from eval.views import cost_table, headline, outcome_table
+from inference.types import (
+    Answer,
+    Episode,
+    EpisodeKey,
+    Node,
+    Question,
+    Role,
+    Step,
+    StopReason,
+    Trajectory,
+    Usage,
+)
 from rollout_env.judge import ExactJudge
 from rollout_env.outcome import Outcome
 from rollout_env.problem import Gold, Problem, ProblemKind, Provenance
@@ -22,8 +34,12 @@ def problem(name, hops):
 PROBLEMS = [problem("a", 1), problem("b", 1), problem("c", 2), problem("d", 10)]
 
 
-def episode(name, what, sample=0):
+def episode(name, what, sample=0, outage=False):
     key = EpisodeKey(name, sample)
+    if outage:
+        nodes = (Node(Role.ASSISTANT, "..."), Node(Role.TOOL, "The tool\nis down.", is_error=True, unavailable=True))
+        attempt = Trajectory(nodes, (Step((), 0, (1,)),), StopReason.ANSWERED)
+        return Episode(key, (attempt,), StopReason.ANSWERED, Answer(what), Usage(1, 0, 1, estimated=True), 1.0)
     if what == "down":
         return Episode(key, (), StopReason.ERRORED, error="connection refused")
     return Episode(key, (), StopReason.ANSWERED, Answer(what), Usage(100, 0, 10), 2.0)
@@ -47,6 +63,22 @@ def test_the_headline_counts_every_selected_question():
     assert summary.by_hops["1"].mean == 0.5
     assert summary.by_split["heldout"].questions == 4
     assert (summary.completion_tokens, summary.seconds) == (10, 2.0)
+
+
+def test_outages_are_counted_and_no_loss():
+    scores = scored(episode("a", "yes", outage=True), episode("b", "no", outage=True), episode("c", "no"))
+    assert [s.samples[0].outcome for s in scores[:3]] == [Outcome.CORRECT, Outcome.ERRORED, Outcome.INCORRECT]
+    assert [s.samples[0].outages for s in scores[:3]] == [1, 1, 0]
+    assert scores[1].samples[0].reason == "The tool is down."
+    summary = summarise(scores)
+    assert (summary.outages, summary.estimated, summary.clean.mean, summary.unclean) == (2, 2, 0.5, 2)
+    assert headline(summary).endswith("; 1 errored, 1 not run; 2 met a tool outage)")
+    table = outcome_table("Outcomes", {"run": summary})
+    assert dict(zip(table.columns, table.rows[0], strict=True))["tool outage"] == 2
+    assert "estimated, in episodes: 2 of run." in cost_table("Cost", {"run": summary}).note
+    clean = summarise(scored(episode("a", "yes")))
+    assert "outage" not in headline(clean)
+    assert "estimated" not in cost_table("Cost", {"run": clean}).note
 
 
 def test_pass_at_k_is_over_questions_with_k_clean_samples():

@@ -351,6 +351,6 @@ def test_extractors():
     found = asyncio.run(SentenceExtractor(2).extract("T", text, "Vesk"))
     assert found == "Norland is cold.\nNorland has Vesk."
     assert int(asyncio.run(LLMExtractor(Reader(300), 8).extract("T", "x" * 1000, "y"))) in range(250, 301)
-    for room, complaint in ((-1, "endpoint is down"), (0, "does not fit")):
-        with pytest.raises(ToolUnavailable, match=complaint):
+    for room, error, complaint in ((-1, ToolUnavailable, "endpoint is down"), (0, ContextOverflow, "does not fit")):
+        with pytest.raises(error, match=complaint):
             asyncio.run(LLMExtractor(Reader(room), 8).extract("T", "x" * 1000, "y"))

@@ -24,9 +24,9 @@ from inference.llm.token_llm import TokenLLM
 from inference.web.config import EmbeddedWebConfig
 from inference.web.open import open_web
 from inference.web.recorded_web import RecordedWeb
-from rollout_env.judge import ExactJudge
+from rollout_env.judge import ExactJudge, errored
 from rollout_env.problem import Problem, read_problems
-from rollout_env.runner import rollout
+from rollout_env.runner import Retry, rollout
 from rollout_env.sample import Sample, score
 from training.train_config import GrpoConfig
 
@@ -59,7 +59,7 @@ class AgentRollouts:
 
     async def __call__(self, update: int, engine: TokenEngine) -> Sequence[Sample]:
         config = self._config
-        problems = drawn(self._problems, update, config.questions, config.seed)
+        problems, judge = drawn(self._problems, update, config.questions, config.seed), ExactJudge()
         async with open_web(config.web, recorded=self._recorded) as tools:
             agent = Agent(self._agent, TokenLLM(engine, self._renderer), list(tools.values()))
             episodes = await rollout(
@@ -69,8 +69,9 @@ class AgentRollouts:
                 seed=update_seed(config.seed, update),
                 concurrency=config.concurrency,
                 out=self._out / f"update-{update:04d}",
+                retry=Retry(errored=errored(problems, judge)),
             )
-        return await score(problems, episodes, ExactJudge(), config.reward)
+        return await score(problems, episodes, judge, config.reward)
 
 
 def _corpus(config: GrpoConfig) -> RecordedWeb | None:

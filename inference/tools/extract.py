@@ -31,7 +31,7 @@ Page text:
 
 class Extractor(Protocol):
     async def extract(self, title: str, text: str, wanted: str) -> str:
-        """What `text` says about `wanted`. Raises ToolUnavailable."""
+        """What `text` says about `wanted`. Raises ToolUnavailable, ContextOverflow."""
         ...
 
 
@@ -60,4 +60,4 @@ class LLMExtractor:
             except LLMError as error:
                 raise ToolUnavailable(f"the model that reads pages failed: {error}") from error
             return completion.text.strip()
-        raise ToolUnavailable("the page does not fit the context of the model that reads pages")
+        raise ContextOverflow("the page does not fit the context of the model that reads pages")
