@@ -1,6 +1,7 @@
 """Environment of every test, set before anything heavy is imported, and the option that turns skips into failures."""
 
 import os
+import signal
 
 os.environ.update(
     OMP_NUM_THREADS="1",
@@ -12,6 +13,8 @@ os.environ.update(
     WANDB_MODE="offline",
     DO_NOT_TRACK="1",
 )
+# A job that was started in the background inherits an ignored SIGINT and hands it on; the tests of Ctrl-C need the default.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pytest
 
