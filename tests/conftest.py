@@ -13,10 +13,13 @@ os.environ.update(
     WANDB_MODE="offline",
     DO_NOT_TRACK="1",
 )
-# A job that was started in the background inherits an ignored SIGINT and hands it on; the tests of Ctrl-C need the default.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pytest
+
+
+def pytest_configure() -> None:
+    # A job started in the background inherits an ignored SIGINT and hands it on; the tests of Ctrl-C need the default.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
