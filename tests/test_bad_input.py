@@ -285,7 +285,7 @@ def test_a_key_is_nowhere_in_what_a_run_leaves(here, monkeypatch, capfd, refused
         web = {"kind": "serper_jina", "search_url": f"{server.base}/search", "reader_url": f"{server.base}/r"}
         settings = [f"model={json.dumps(model)}", f"web={json.dumps(web)}", "agent.max_turns=5", "retries=0"]
         done = main(["eval", "problems.jsonl", "--out", "out", *settings])
-    assert done == (1 if refused else 0)
+    assert done == 1  # the model, or else the search server, refuses its key: the one episode errs, and is no answer
     left = {str(path): path.read_text(encoding="utf-8") for path in Path("out").rglob("*") if path.is_file()}
     left["printed"] = "".join(capfd.readouterr())
     assert not [(name, key) for name, text in left.items() for key in KEYS.values() if key in text]
