@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 TINY = [
-    "countries=16",
+    "countries=200",
     "heldout.keep=4",
     "train.sft.keep=24",
     "train.pairs.keep=4",
@@ -42,7 +42,7 @@ def test_the_whole_pipeline_from_pages_to_report(tmp_path: Path):
     report = (out / "report.md").read_text(encoding="utf-8")
     sections = ["Held-out questions", "What each stage changed", "Training: sft", "Time, tokens and memory"]
     assert all(f"## {title}" in report for title in [*sections, "How it was made"])
-    assert report.count("gold: ") >= 2  # examples
+    assert "gold: " in report  # an example
 
     before = {path: path.stat().st_mtime_ns for path in out.glob("*/**/*")}
     assert run_demo(out).returncode == 0

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from configs.errors import InputError
 from configs.schema import Config
 from data_synthesis import corpus_qa, webhop
 from data_synthesis.corpus import corpus_name, read_facts
@@ -168,6 +169,8 @@ def _write(
         for problem, what in split.dropped:
             ledger.reject(_turned_down(problem, name, _TOUCHES + what))
             reasons[_TOUCHES + what] += 1
+    if not chosen:
+        raise InputError(f"set {name}: no question is left; turned down: {dict(reasons)}")
     write_problems(task.folder / f"{name}.jsonl", chosen)
     hops = Counter(str(problem.provenance.hops) for problem in chosen)
     return {"kept": len(chosen), "rejected": dict(reasons), "hops": dict(sorted(hops.items()))}

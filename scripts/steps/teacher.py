@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import Field
 
+from configs.errors import InputError
 from configs.schema import Config
 from data_synthesis.teacher import Teacher
 from data_synthesis.tree import from_json
@@ -103,6 +104,8 @@ def _keep(
     """Write the problems that are left; the set's funnel."""
     faults = {problem.question.id: _fault(problem, episodes[problem.question.id]) for problem in problems}
     solved = [problem for problem in problems if faults[problem.question.id] is None]
+    if not solved:
+        raise InputError(f"set {name}: the teacher solves none of its {len(problems)} questions")
     kept = solved[:limit]
     write_problems(task.folder / f"{name}.jsonl", kept)
     rejected = Counter(fault for fault in faults.values() if fault is not None)
